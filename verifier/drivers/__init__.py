@@ -1,0 +1,1 @@
+"""Devices. The only package that imports cuda."""
