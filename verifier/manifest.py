@@ -1,0 +1,129 @@
+"""A plugin's manifest: what plugin.toml may say.
+
+A plugin is a folder of data: plugin.toml, kernel source, known answers. Unknown keys are errors, so that a
+misspelt setting is never silently ignored.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from verifier.errors import ManifestError
+
+__all__ = ["FILE_NAME", "Manifest", "Operation", "Output", "Variant", "load_manifest", "parse_manifest"]
+
+FILE_NAME = "plugin.toml"
+MAX_MANIFEST_BYTES = 256 * 1024
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Symbol = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+Version = Annotated[str, StringConstraints(pattern=r"^\d{1,6}\.\d{1,6}\.\d{1,6}$")]
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
+Define = int | str
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Output(_Strict):
+    """Bytes that an operation gives for every item."""
+
+    name: Name
+    bytes: int = Field(ge=1, le=1 << 20)
+
+
+class Operation(_Strict):
+    """What a plugin does to an item."""
+
+    name: Name
+    algorithm: Symbol
+    inputs: tuple[Name, ...] = Field(min_length=1, max_length=6)
+    outputs: tuple[Output, ...] = Field(default=(), max_length=2)
+    stages: tuple[Symbol, ...] = Field(min_length=1, max_length=16)
+    constant: Name | None = None
+    parameters: dict[Name, tuple[str | int, ...]] = Field(default_factory=dict, max_length=14)
+
+
+class Variant(_Strict):
+    """Another way to build the plugin: macros that replace or add to the defaults."""
+
+    description: str = ""
+    defines: dict[Symbol, Define]
+
+
+class Manifest(_Strict):
+    """plugin.toml."""
+
+    name: Name
+    version: Version
+    abi: int
+    description: str = ""
+    source: FileName
+    vectors: FileName = "vectors.json"
+    state: tuple[Symbol, ...] = ()
+    defines: dict[Symbol, Define] = Field(default_factory=dict)
+    variants: dict[Name, Variant] = Field(default_factory=dict)
+    tunables: dict[Symbol, tuple[Define, ...]] = Field(default_factory=dict)
+    operations: tuple[Operation, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Manifest:
+        pairs = [(operation.name, operation.algorithm) for operation in self.operations]
+        for pair in pairs:
+            if pairs.count(pair) > 1:
+                raise ValueError(f"operations: {pair[0]} for {pair[1]} is declared twice")
+        return self
+
+    def operation(self, name: str, algorithm: str) -> Operation | None:
+        """The operation of that name for that algorithm, or None."""
+        return next((o for o in self.operations if o.name == name and o.algorithm == algorithm), None)
+
+    @property
+    def label(self) -> str:
+        """name@version."""
+        return f"{self.name}@{self.version}"
+
+
+def parse_manifest(text: str, where: str) -> Manifest:
+    """Reads a manifest. `where` names it in errors. Raises ManifestError naming the key and the line."""
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise ManifestError(f"{where}: {len(text)} characters, the limit is {MAX_MANIFEST_BYTES}")
+    try:
+        data: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ManifestError(f"{where}: not TOML: {error}") from None
+    try:
+        return Manifest.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        line = _line_of(text, first["loc"])
+        place = f"{where}:{line}" if line else where
+        raise ManifestError(f"{place}: {key}: {first['msg']}") from None
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """Reads folder/plugin.toml. Raises ManifestError."""
+    path = folder / FILE_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{path}: {error}") from None
+    return parse_manifest(text, str(path))
+
+
+def _line_of(text: str, location: tuple[int | str, ...]) -> int | None:
+    """The line that most likely holds the key: the last named part of its path."""
+    names = [part for part in location if isinstance(part, str)]
+    for name in reversed(names):
+        pattern = re.compile(rf'^\s*(\[+[^\]]*\b)?"?{re.escape(name)}"?\s*(=|\]|\.)')
+        for number, line in enumerate(text.splitlines(), 1):
+            if pattern.match(line):
+                return number
+    return None
