@@ -1,0 +1,1 @@
+"""Benchmarks: what is measured, and the made-up input it is measured on."""
