@@ -1,7 +1,8 @@
 """The seam to hardware: what a device can do, whichever it is.
 
 Everything above this package works through `Driver`; nothing above it imports cuda. A driver belongs to the
-process and thread that opened it until `close`.
+process that opened it. Other threads may use it once they have called `attach`; a stream is used by one thread at
+a time, different streams by different threads at once.
 
 Ownership runs Device ⊃ Module ⊃ Function and Device ⊃ Stream, Buffer: each holds what it depends on, `close` is
 explicit and idempotent, and closing in the wrong order is refused with an error. Errors are BackendError, with
@@ -103,7 +104,10 @@ class Stream(Protocol):
         """Sets bytes."""
 
     def launch(self, function: Function, batch: BatchStruct) -> None:
-        """Runs a stage over `batch.items` items. The structure is copied before this returns."""
+        """Runs a stage over `batch.items` items. The structure is copied before this returns.
+
+        With no items it launches all the same and does nothing, which warms the function up.
+        """
 
     def record(self) -> Event: ...
     def wait(self, event: Event) -> None:
@@ -117,6 +121,9 @@ class Driver(Protocol):
     """One opened device."""
 
     info: DeviceInfo
+
+    def attach(self) -> None:
+        """Makes the device usable from the calling thread too (CUDA: sets its context). Idempotent."""
 
     def load(self, image: Image) -> Module:
         """Loads a built plugin. Raises PluginError where its ABI or target is not this device's."""

@@ -1,0 +1,68 @@
+"""What can be set of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from verifier.errors import ConfigError
+
+__all__ = ["MAX_SLOT_BYTES", "BitmapMemory", "WorkerOptions"]
+
+BitmapMemory = Literal["managed", "pinned", "device"]
+
+MAX_SLOT_BYTES = (1 << 32) - 64  # offsets in a slot are u32
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """Settings of one worker. Raises ConfigError naming the setting and its limit."""
+
+    slots: int = 4  # batches in flight
+    slot_bytes: int = 64 << 20  # columns and results of one batch
+    streams: int = 3
+    chunk_rounds: int = 2  # a chunk is so many full launches of the operation's widest stage, at least
+    chunk_bytes: int = 4 << 20  # and has so many input bytes, at least: small copies do not fill the link
+    unified_chunk_items: int = 32768  # where the device works in place: bounds the scratch memory
+    bitmap_memory: BitmapMemory = "managed"
+    driver: Mapping[str, Any] = field(default_factory=dict)  # options of verifier.drivers.open_driver
+    start_timeout_s: float = 60.0
+    load_timeout_s: float = 120.0
+    drain_timeout_s: float = 10.0
+    stop_timeout_s: float = 5.0  # from the order to stop until the process is killed
+    batch_limit_s: float = 10.0  # the watchdog: a batch may take this long
+    item_limit_s: float = 0.005  # and this for each of its items
+    backoff_first_s: float = 0.05
+    backoff_max_s: float = 30.0
+    backoff_reset_s: float = 60.0  # up for so long, and the back-off starts anew
+    load_attempts: int = 2  # so many processes may be lost while one instance is loaded again
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("slots", 1, 64),
+            ("slot_bytes", 4096, MAX_SLOT_BYTES),
+            ("streams", 1, 16),
+            ("chunk_rounds", 1, 1024),
+            ("chunk_bytes", 0, MAX_SLOT_BYTES),
+            ("unified_chunk_items", 32, 1 << 30),
+            ("load_attempts", 1, 100),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ConfigError(f"workers.{name}: {value} is not between {least} and {most}")
+        for name in (
+            "start_timeout_s",
+            "load_timeout_s",
+            "drain_timeout_s",
+            "stop_timeout_s",
+            "batch_limit_s",
+            "item_limit_s",
+            "backoff_first_s",
+            "backoff_max_s",
+            "backoff_reset_s",
+        ):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"workers.{name}: {getattr(self, name)} is negative")
+        if self.bitmap_memory not in ("managed", "pinned", "device"):
+            raise ConfigError(f"workers.bitmap_memory: {self.bitmap_memory!r} is not managed, pinned or device")
