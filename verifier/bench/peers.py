@@ -1,0 +1,159 @@
+"""What verifies signatures on a CPU today: the libraries that our CPU figures stand beside, a core each.
+
+A peer is a function that verifies a set and says how many items were valid, so that a wrong answer is noticed.
+Those that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from verifier.bench.signatures import CURVES, SignatureSet
+
+__all__ = ["Peer", "peers_for"]
+
+Peer = Callable[[SignatureSet], int]
+
+
+def peers_for(algorithm: str) -> Iterator[tuple[str, Peer]]:
+    """Names and functions of the peers that verify `algorithm` and are installed here."""
+    for name, find in _FINDERS.items():
+        peer = find(algorithm)
+        if peer is not None:
+            yield name, peer
+
+
+def _gmssl(algorithm: str) -> Peer | None:
+    if algorithm != "SM2":
+        return None
+    try:
+        from gmssl import sm2
+    except ImportError:
+        return None
+
+    def verify(items: SignatureSet) -> int:
+        valid = 0
+        for digest, signature, key in zip(items.digests, items.signatures, items.keys, strict=True):
+            oracle = sm2.CryptSM2(private_key="", public_key="")
+            # Its constructor strips every leading "0" and "4" of a key that starts with 04.
+            oracle.public_key = key.tobytes().hex()
+            valid += bool(oracle.verify(signature.tobytes().hex(), digest.tobytes()))
+        return valid
+
+    return verify
+
+
+def _coincurve(algorithm: str) -> Peer | None:
+    if algorithm != "ECDSA_SECP256K1":
+        return None
+    try:
+        import coincurve
+    except ImportError:
+        return None
+
+    n = CURVES[algorithm].n
+
+    def verify(items: SignatureSet) -> int:
+        valid = 0
+        for digest, signature, key in zip(items.digests, items.signatures, items.keys, strict=True):
+            public = coincurve.PublicKey(b"\4" + key.tobytes())
+            # libsecp256k1 takes low s only; n - s is valid exactly where s is.
+            valid += public.verify(_der(signature.tobytes(), low_s_of=n), digest.tobytes(), hasher=None)
+        return valid
+
+    return verify
+
+
+def _der(signature: bytes, low_s_of: int = 0) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+    r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
+    return encode_dss_signature(r, min(s, low_s_of - s) if low_s_of else s)
+
+
+def _openssl(algorithm: str) -> Peer | None:
+    """The system's libcrypto through ctypes: EVP_PKEY_verify on digests, one prepared context a signature."""
+    curve = {"SM2": b"SM2", "ECDSA_P256": b"P-256", "ECDSA_SECP256K1": b"secp256k1"}.get(algorithm)
+    path = ctypes.util.find_library("crypto")
+    if curve is None or path is None:
+        return None
+    library = ctypes.CDLL(path)
+    if not hasattr(library, "EVP_PKEY_fromdata"):  # OpenSSL before 3.0
+        return None
+    return _OpenSsl(library, curve, b"SM2" if algorithm == "SM2" else b"EC")
+
+
+class _Parameter(ctypes.Structure):
+    """OSSL_PARAM."""
+
+    _fields_ = (
+        ("key", ctypes.c_char_p),
+        ("data_type", ctypes.c_uint),
+        ("data", ctypes.c_void_p),
+        ("data_size", ctypes.c_size_t),
+        ("return_size", ctypes.c_size_t),
+    )
+
+
+class _OpenSsl:
+    _UTF8, _OCTETS, _PUBLIC_KEY = 4, 5, 0x86
+
+    def __init__(self, library: ctypes.CDLL, curve: bytes, key_type: bytes) -> None:
+        self.library, self.curve, self.key_type = library, curve, key_type
+        pointer = ctypes.c_void_p
+        for name, result, arguments in (
+            ("EVP_PKEY_CTX_new_from_name", pointer, (pointer, ctypes.c_char_p, ctypes.c_char_p)),
+            ("EVP_PKEY_CTX_new", pointer, (pointer, pointer)),
+            ("EVP_PKEY_CTX_free", None, (pointer,)),
+            ("EVP_PKEY_free", None, (pointer,)),
+            ("EVP_PKEY_fromdata_init", ctypes.c_int, (pointer,)),
+            ("EVP_PKEY_fromdata", ctypes.c_int, (pointer, ctypes.POINTER(pointer), ctypes.c_int, pointer)),
+            ("EVP_PKEY_verify_init", ctypes.c_int, (pointer,)),
+            (
+                "EVP_PKEY_verify",
+                ctypes.c_int,
+                (pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t),
+            ),
+        ):
+            function: Any = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+
+    def _key(self, point: bytes) -> ctypes.c_void_p:
+        library = self.library
+        group = ctypes.create_string_buffer(self.curve)
+        public = ctypes.create_string_buffer(b"\4" + point, 65)
+        parameters = (_Parameter * 3)(
+            _Parameter(b"group", self._UTF8, ctypes.addressof(group), len(self.curve), 0),
+            _Parameter(b"pub", self._OCTETS, ctypes.addressof(public), 65, 0),
+            _Parameter(None, 0, None, 0, 0),
+        )
+        context = library.EVP_PKEY_CTX_new_from_name(None, self.key_type, None)
+        key = ctypes.c_void_p()
+        library.EVP_PKEY_fromdata_init(context)
+        library.EVP_PKEY_fromdata(context, ctypes.byref(key), self._PUBLIC_KEY, parameters)
+        library.EVP_PKEY_CTX_free(context)
+        return key
+
+    def __call__(self, items: SignatureSet) -> int:
+        library, valid = self.library, 0
+        for digest, signature, key in zip(items.digests, items.signatures, items.keys, strict=True):
+            public = self._key(key.tobytes())
+            if not public:  # not a point of the curve
+                continue
+            context = library.EVP_PKEY_CTX_new(public, None)
+            library.EVP_PKEY_verify_init(context)
+            der = _der(signature.tobytes())
+            valid += library.EVP_PKEY_verify(context, der, len(der), digest.tobytes(), 32) == 1
+            library.EVP_PKEY_CTX_free(context)
+            library.EVP_PKEY_free(public)
+        return valid
+
+
+_FINDERS: dict[str, Callable[[str], Peer | None]] = {
+    "openssl": _openssl,
+    "coincurve": _coincurve,
+    "gmssl": _gmssl,
+}
