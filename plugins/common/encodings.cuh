@@ -1,19 +1,26 @@
-// Parsers of one item's signature and key, from the wire encodings to integers of eight 32-bit limbs.
+// Parsers of one item's signature and key, from the wire encodings to 256-bit integers.
 //
 // A parser answers UNDECIDED when the value is well formed: nothing is decided yet and the item goes on. Any
 // other Code is final. Ranges below the group order or the field prime are the curve's to check, except that an
-// integer of more than 256 bits is OUT_OF_RANGE here, because it has no limbs.
+// integer of more than 256 bits is OUT_OF_RANGE here, because it has no `Words`.
 #pragma once
-#include "bytes.cuh"
 #include "scheme.cuh"
+#include "words.cuh"
+
+// A hash's eight big-endian words as an integer.
+DEVICE Words digest_number(const u32 (&digest)[8]) {
+    Words number;
+    UNROLL for (u32 i = 0; i < 8; i++) number.w[i] = digest[7 - i];
+    return number;
+}
 
 struct Signature {
-    u32 r[8], s[8];
+    Words r, s;
     u32 recovery;  // RAW_RSV: 0 to 3
 };
 
 struct PublicKey {
-    u32 x[8], y[8];   // y is zero where compressed
+    Words x, y;       // y is zero where compressed
     bool compressed;  // y is to be computed from x
     bool odd;         // its parity
 };
@@ -39,9 +46,9 @@ DEVICE bool take_tag(Cursor& cursor, u32 tag) {
 }
 
 // The magnitude in [begin, begin + size) of `data`, leading zeros allowed. False where it has more than 256 bits.
-DEVICE bool load_magnitude(u32 (&limbs)[8], const u8* data, u32 begin, u32 size) {
+DEVICE bool load_magnitude(Words& number, const u8* data, u32 begin, u32 size) {
     while (size && data[begin] == 0) begin++, size--;
-    load_be_short(limbs, data + begin, size > 32 ? 32 : size);
+    load_be_short(number.w, data + begin, size > 32 ? 32 : size);
     return size <= 32;
 }
 
@@ -63,13 +70,13 @@ DEVICE bool der_length(Cursor& cursor, u32& length) {
 }
 
 // X.690 8.3: an INTEGER in its shortest form that is not negative.
-DEVICE bool der_integer(Cursor& cursor, u32 (&limbs)[8], bool& fits) {
+DEVICE bool der_integer(Cursor& cursor, Words& number, bool& fits) {
     u32 size;
     if (!take_tag(cursor, 0x02) || !der_length(cursor, size) || size == 0) return false;
     const u8* value = cursor.data + cursor.at;
     if (value[0] & 0x80) return false;
     if (size > 1 && value[0] == 0 && !(value[1] & 0x80)) return false;
-    fits = load_magnitude(limbs, cursor.data, cursor.at, size);
+    fits = load_magnitude(number, cursor.data, cursor.at, size);
     cursor.at += size;
     return true;
 }
@@ -85,7 +92,7 @@ DEVICE Code parse_der_strict(Bytes bytes, Signature& signature) {
 }
 
 // An integer as OpenSSL took it before 2015: any length form, padding and sign bit.
-DEVICE bool lax_integer(Cursor& cursor, u32 (&limbs)[8], bool& fits) {
+DEVICE bool lax_integer(Cursor& cursor, Words& number, bool& fits) {
     u32 size;
     if (!take_tag(cursor, 0x02) || !take_byte(cursor, size)) return false;
     if (size >= 0x80) {
@@ -97,7 +104,7 @@ DEVICE bool lax_integer(Cursor& cursor, u32 (&limbs)[8], bool& fits) {
         for (; bytes; bytes--) size = size << 8 | cursor.data[cursor.at++];
     }
     if (size > remaining(cursor)) return false;
-    fits = load_magnitude(limbs, cursor.data, cursor.at, size);
+    fits = load_magnitude(number, cursor.data, cursor.at, size);
     cursor.at += size;
     return true;
 }
@@ -123,8 +130,8 @@ DEVICE Code parse_signature(SignatureEncoding encoding, Bytes bytes, Signature& 
     if (encoding == SignatureEncoding::DER_LAX) return parse_der_lax(bytes, signature);
     const u32 size = encoding == SignatureEncoding::RAW_RSV ? 65 : encoding == SignatureEncoding::RAW_RS_KEY ? 128 : 64;
     if (bytes.size != size) return SIGNATURE_LENGTH;
-    load_be256(signature.r, bytes.data);
-    load_be256(signature.s, bytes.data + 32);
+    load_be256(signature.r.w, bytes.data);
+    load_be256(signature.s.w, bytes.data + 32);
     if (encoding == SignatureEncoding::RAW_RSV) {
         const u32 v = bytes.data[64];
         signature.recovery = v >= 27 ? v - 27 : v;
@@ -181,14 +188,14 @@ DEVICE Code parse_key(Algorithm algorithm, KeyEncoding encoding, Bytes bytes, Pu
         head = encoding == KeyEncoding::IN_SIGNATURE ? 64 : 0;
         if (bytes.size != head + 64) return KEY_LENGTH;
     }
-    load_be256(key.x, point.data + head);
+    load_be256(key.x.w, point.data + head);
     key.compressed = point.size == 33;
     if (key.compressed) {
-        UNROLL for (u32 i = 0; i < 8; i++) key.y[i] = 0;
+        key.y = small_words(0);
         key.odd = point.data[0] & 1;
     } else {
-        load_be256(key.y, point.data + head + 32);
-        key.odd = key.y[0] & 1;
+        load_be256(key.y.w, point.data + head + 32);
+        key.odd = key.y.w[0] & 1;
     }
     return UNDECIDED;
 }
