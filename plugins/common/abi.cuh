@@ -10,8 +10,8 @@
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define TARGET_GPU 1
-#define DEVICE __device__ __forceinline__
-#define DEVICE_CALL __device__ __noinline__
+#define DEVICE static __device__ __forceinline__
+#define DEVICE_CALL static __device__ __noinline__
 #define CONSTANT __constant__ const
 #define UNROLL _Pragma("unroll")
 #define NO_UNROLL _Pragma("unroll 1")
