@@ -5,6 +5,11 @@
 #pragma once
 #include "bytes.cuh"
 
+// A digest of eight big-endian words as its 32 bytes.
+DEVICE void store_digest(u8* bytes, const u32 (&digest)[8]) {
+    UNROLL for (u32 i = 0; i < 8; i++) store_be32(bytes + 4 * i, digest[i]);
+}
+
 template <u32 N>
 DEVICE u64 total_size(const Bytes (&parts)[N]) {
     u64 size = 0;
