@@ -1,0 +1,182 @@
+"""The asyncio client."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+import numpy as np
+import numpy.typing as npt
+
+from node_adapter.client._columns import Values
+from node_adapter.client._jobs import Chunk, Job, Limits, digest_job, recover_job, verify_job
+from node_adapter.client._results import Digests, Recovered, Result, Verdicts
+from node_adapter.client._scheme import Hash, Priority, Scheme
+from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure, may_retry, retry_after_s
+from node_adapter.client._wire import new_stub, pb
+from node_adapter.errors import UndecidedError
+
+__all__ = ["AsyncVerifierClient"]
+
+R = TypeVar("R", bound=Result)
+
+
+class AsyncVerifierClient:
+    """Verifies batches through a daemon, on an event loop. Arguments, results and errors as `VerifierClient`.
+
+    Submit early and read late with `asyncio.create_task(client.verify(...))`. Make it inside the running loop.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        timeout_s: float = 30.0,
+        retry: Retry | None = None,
+        in_flight: int = 4,
+        chunk_items: int | None = None,
+        chunk_bytes: int = 2 << 20,
+    ) -> None:
+        options = list(CHANNEL_OPTIONS)
+        self._channel = (
+            grpc.aio.secure_channel(target, credentials, options)
+            if credentials
+            else grpc.aio.insecure_channel(target, options)
+        )
+        self._stub = new_stub(self._channel)
+        self._timeout_s = timeout_s
+        self._retry = retry or Retry()
+        self._in_flight = in_flight
+        self._chunk_items = chunk_items
+        self._chunk_bytes = chunk_bytes
+        self._ids = itertools.count(1)
+        self._limits: Limits | None = None
+
+    async def __aenter__(self) -> AsyncVerifierClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        await self._channel.close(None)
+
+    async def limits(self, timeout_s: float | None = None) -> Limits:
+        """What the daemon accepts; asked once. Waits for a daemon that is still starting."""
+        if self._limits is None:
+            try:
+                answer = await self._stub.GetLimits(
+                    pb.GetLimitsRequest(),
+                    timeout=self._timeout_s if timeout_s is None else timeout_s,
+                    wait_for_ready=True,
+                )
+            except grpc.aio.AioRpcError as error:
+                raise failure(error.code(), error.details() or "") from None
+            self._limits = Limits(
+                answer.max_items, answer.max_batch_bytes, answer.max_message_bytes, answer.preferred_items
+            )
+        return self._limits
+
+    async def verify(
+        self,
+        scheme: Scheme,
+        inputs: Values,
+        signatures: Values,
+        keys: Values | npt.NDArray[np.uint32] | None = None,
+        *,
+        key_table: bytes = b"",
+        key_set: int = 0,
+        timeout_s: float | None = None,
+        priority: Priority = Priority.POOL,
+        deduplicate: bool = False,
+        allow_undecided: bool = False,
+    ) -> Verdicts:
+        """Verifies one batch of any size."""
+        job = verify_job(
+            scheme,
+            inputs,
+            signatures,
+            keys,
+            key_table=key_table,
+            key_set=key_set,
+            priority=priority,
+            deduplicate=deduplicate,
+        )
+        return await self._run(job, timeout_s, allow_undecided)
+
+    async def recover(
+        self,
+        scheme: Scheme,
+        inputs: Values,
+        signatures: Values,
+        *,
+        address_hash: Hash = Hash.UNSPECIFIED,
+        timeout_s: float | None = None,
+        priority: Priority = Priority.POOL,
+        allow_undecided: bool = False,
+    ) -> Recovered:
+        """Recovers public keys from signatures r || s || v, and addresses where `address_hash` is given."""
+        job = recover_job(scheme, inputs, signatures, address_hash=address_hash, priority=priority)
+        return await self._run(job, timeout_s, allow_undecided)
+
+    async def digest(
+        self,
+        hash_: Hash,
+        inputs: Values,
+        *,
+        timeout_s: float | None = None,
+        priority: Priority = Priority.POOL,
+        allow_undecided: bool = False,
+    ) -> Digests:
+        """Hashes messages."""
+        return await self._run(digest_job(hash_, inputs, priority=priority), timeout_s, allow_undecided)
+
+    async def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
+        deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        parts: list[R]
+        try:
+            limits = await self.limits(max(0.0, deadline - time.monotonic()))
+        except UndecidedError as error:
+            parts = [job.failed(Chunk(0, job.items), error)]
+        else:
+            room = asyncio.Semaphore(self._in_flight)
+            chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
+            tasks = [asyncio.create_task(self._chunk(job, chunk, room, deadline)) for chunk in chunks]
+            try:
+                parts = list(await asyncio.gather(*tasks))
+            finally:
+                for task in tasks:
+                    task.cancel()
+        result = job.finish(parts)
+        if not allow_undecided:
+            result.raise_for_undecided()
+        return result
+
+    async def _chunk(self, job: Job[R], chunk: Chunk, room: asyncio.Semaphore, deadline: float) -> R:
+        method: Any = getattr(self._stub, job.method)
+        for attempt in itertools.count():
+            try:
+                async with room:
+                    request_id = next(self._ids)
+                    request = job.request(chunk, request_id)
+                    response = await method(request, timeout=max(0.0, deadline - time.monotonic()))
+                return job.answer(response, chunk, request_id)
+            except grpc.aio.AioRpcError as rpc:
+                error = failure(rpc.code(), rpc.details() or "")
+                if not isinstance(error, UndecidedError):
+                    raise error from None
+                delay = self._retry.delay_s(attempt, retry_after_s(rpc.trailing_metadata()))
+                last = attempt + 1 >= self._retry.attempts or time.monotonic() + delay >= deadline
+                if last or not may_retry(rpc.code()):
+                    return job.failed(chunk, error)
+            await asyncio.sleep(delay)
+        raise AssertionError("unreachable")

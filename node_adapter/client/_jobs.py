@@ -1,0 +1,260 @@
+"""A batch on its way: how it is cut into requests, and how answers are read.
+
+The same for the blocking and the asyncio client, which only differ in how they wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from node_adapter.client._columns import Column, Values, pack, unique
+from node_adapter.client._results import Digests, Recovered, Result, Served, Verdicts, expand, join
+from node_adapter.client._scheme import Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
+from node_adapter.client._wire import pb
+from node_adapter.errors import AnswerError, RequestError, UndecidedError
+from verifier.model import Code, bitmap_bytes
+
+__all__ = ["Chunk", "Job", "Limits", "digest_job", "recover_job", "verify_job"]
+
+R = TypeVar("R", bound=Result)
+Bytes = npt.NDArray[np.uint8]
+
+# A request's fields besides the columns: ids, scheme, lengths.
+_FRAME_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a daemon accepts in one batch, and the size that keeps its devices busy."""
+
+    max_items: int
+    max_batch_bytes: int
+    max_message_bytes: int
+    preferred_items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The items `start` to `stop` of a job: one request."""
+
+    start: int
+    stop: int
+
+    @property
+    def items(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[R]):
+    """One batch of the caller. `method` is the RPC's name; `make` fills all fields but id, items and columns."""
+
+    method: str
+    columns: Mapping[str, Column]
+    make: Callable[[], Any]
+    read: Callable[[Any, int], R]
+    undecided: Callable[[int], R]
+    inverse: npt.NDArray[np.intp] | None = None
+    table_bytes: int = 0  # key_table, sent with every chunk
+
+    @property
+    def items(self) -> int:
+        """How many items are sent."""
+        return next(iter(self.columns.values())).items
+
+    def chunks(self, limits: Limits, chunk_items: int | None, chunk_bytes: int) -> list[Chunk]:
+        """Cuts the job so that each request keeps the daemon's limits. Raises RequestError for an item over them."""
+        most_items = min(limits.max_items, chunk_items or limits.preferred_items or limits.max_items)
+        hard = min(limits.max_batch_bytes, limits.max_message_bytes - _FRAME_BYTES) - self.table_bytes
+        most_bytes = min(hard, chunk_bytes)
+        ends = np.sum([column.ends() for column in self.columns.values()], axis=0)
+        chunks = []
+        start = 0
+        while start < self.items:
+            stop = int(np.searchsorted(ends, ends[start] + most_bytes, "right")) - 1
+            stop = min(max(stop, start + 1), start + most_items, self.items)
+            size = int(ends[stop] - ends[start])
+            if size > hard:
+                raise RequestError("columns", f"item {start} has {size} bytes; the daemon's limit is {hard} a batch")
+            chunks.append(Chunk(start, stop))
+            start = stop
+        return chunks
+
+    def request(self, chunk: Chunk, request_id: int) -> Any:
+        """The contract's message for one chunk."""
+        request = self.make()
+        request.request_id = request_id
+        request.items = chunk.items
+        for name, column in self.columns.items():
+            if column.stride or column.offsets is not None:
+                getattr(request, name).CopyFrom(column.cut(chunk.start, chunk.stop))
+        return request
+
+    def answer(self, response: Any, chunk: Chunk, request_id: int) -> R:
+        """Reads an answer. Raises AnswerError where it is not the answer to this request."""
+        if response.request_id != request_id:
+            raise AnswerError(f"request_id: {response.request_id} came back for {request_id}")
+        if response.items != chunk.items:
+            raise AnswerError(f"items: {response.items} came back for {chunk.items}")
+        return self.read(response, chunk.items)
+
+    def failed(self, chunk: Chunk, failure: UndecidedError) -> R:
+        """The result of a chunk that has no answer."""
+        result = self.undecided(chunk.items)
+        return type(result)(**{**_fields(result), "failures": (failure,)})
+
+    def finish(self, parts: list[R]) -> R:
+        """The result of the whole batch, from its chunks in order."""
+        result = join(parts)
+        return result if self.inverse is None else expand(result, self.inverse)
+
+
+def verify_job(
+    scheme: Scheme,
+    inputs: Values,
+    signatures: Values,
+    keys: Values | npt.NDArray[np.uint32] | None,
+    *,
+    key_table: bytes = b"",
+    key_set: int = 0,
+    priority: Priority,
+    deduplicate: bool,
+) -> Job[Verdicts]:
+    """Signatures to verify. Raises RequestError for columns that do not fit the scheme or each other."""
+    columns = {"input": pack("inputs", inputs, scheme.width("input"))}
+    items = _some(columns["input"].items)
+    columns["signature"] = pack("signatures", signatures, scheme.width("signature"), items)
+    if scheme.key_encoding is KeyEncoding.IN_SIGNATURE:
+        if keys is not None:
+            raise RequestError("keys", "this scheme's keys stand in the signatures")
+    elif keys is None:
+        raise RequestError("keys", f"missing; the scheme's keys are {scheme.key_encoding.name}")
+    elif scheme.key_encoding is KeyEncoding.INDEX:
+        if bool(key_table) == bool(key_set):
+            raise RequestError("keys", "indices need either key_table or key_set")
+        numbers = np.ascontiguousarray(keys, dtype="<u4").view(np.uint8)
+        columns["key"] = pack("keys", numbers, 4, items)
+    else:
+        columns["key"] = pack("keys", cast(Values, keys), scheme.width("key"), items)
+    inverse = None
+    if deduplicate and (distinct := unique(list(columns.values()))) is not None:
+        columns = dict(zip(columns, distinct[0], strict=True))
+        inverse = distinct[1]
+
+    def make() -> Any:
+        return pb.VerifyRequest(scheme=scheme.message(), key_table=key_table, key_set=key_set, priority=int(priority))
+
+    return Job("Verify", columns, make, _read_verdicts, _no_verdicts, inverse, len(key_table))
+
+
+def recover_job(
+    scheme: Scheme, inputs: Values, signatures: Values, *, address_hash: Hash, priority: Priority
+) -> Job[Recovered]:
+    """Signatures (r, s, v) to recover the public keys of."""
+    if scheme.signature_encoding is not SignatureEncoding.RAW_RSV:
+        raise RequestError("scheme.signature_encoding", "keys are recovered from RAW_RSV only")
+    columns = {"input": pack("inputs", inputs, scheme.width("input"))}
+    items = _some(columns["input"].items)
+    columns["signature"] = pack("signatures", signatures, scheme.width("signature"), items)
+    address_bytes = 20 if address_hash else 0
+
+    def make() -> Any:
+        return pb.RecoverRequest(scheme=scheme.message(), address_hash=int(address_hash), priority=int(priority))
+
+    def read(response: Any, items: int) -> Recovered:
+        keys = _outputs("keys", response.keys, items, 64)
+        addresses = _outputs("addresses", response.addresses, items, address_bytes)
+        return Recovered(_codes(response, items), (_served(response, items),), (), keys, addresses)
+
+    def undecided(items: int) -> Recovered:
+        zeros = np.zeros(items, np.uint8)
+        return Recovered(zeros, (), (), np.zeros((items, 64), np.uint8), np.zeros((items, address_bytes), np.uint8))
+
+    return Job("Recover", columns, make, read, undecided)
+
+
+def digest_job(hash_: Hash, inputs: Values, *, priority: Priority) -> Job[Digests]:
+    """Messages to hash."""
+    columns = {"input": pack("inputs", inputs, None)}
+    _some(columns["input"].items)
+
+    def make() -> Any:
+        return pb.DigestRequest(hash=int(hash_), priority=int(priority))
+
+    return Job("Digest", columns, make, _read_digests, _no_digests)
+
+
+def _some(items: int) -> int:
+    if not items:
+        raise RequestError("inputs", "no items; a batch has at least one")
+    return items
+
+
+def _fields(result: Result) -> dict[str, Any]:
+    return {name: getattr(result, name) for name in result.__dataclass_fields__}
+
+
+def _read_verdicts(response: Any, items: int) -> Verdicts:
+    return Verdicts(_codes(response, items), (_served(response, items),))
+
+
+def _no_verdicts(items: int) -> Verdicts:
+    return Verdicts(np.zeros(items, np.uint8))
+
+
+def _read_digests(response: Any, items: int) -> Digests:
+    decided = _bits("decided", response.decided, items)
+    codes = np.where(decided, np.uint8(Code.VALID), np.uint8(Code.UNDECIDED))
+    return Digests(codes, (_served(response, items),), (), _outputs("digests", response.digests, items, 32))
+
+
+def _no_digests(items: int) -> Digests:
+    return Digests(np.zeros(items, np.uint8), (), (), np.zeros((items, 32), np.uint8))
+
+
+def _served(response: Any, items: int) -> Served:
+    times = response.timings
+    return Served(items, response.served_by, response.device, times.queue_ns, times.device_ns, times.total_ns)
+
+
+def _bits(name: str, bitmap: bytes, items: int) -> npt.NDArray[np.bool_]:
+    if len(bitmap) != bitmap_bytes(items):
+        raise AnswerError(f"{name}: {len(bitmap)} bytes; {items} items are {bitmap_bytes(items)}")
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little").view(np.bool_)
+    if bits[items:].any():
+        raise AnswerError(f"{name}: a bit behind the last of {items} items is set")
+    return bits[:items]
+
+
+def _outputs(name: str, data: bytes, items: int, width: int) -> Bytes:
+    if len(data) != items * width:
+        raise AnswerError(f"{name}: {len(data)} bytes; {items} items are {items * width}")
+    return np.frombuffer(data, np.uint8).reshape(items, width)
+
+
+def _codes(response: Any, items: int) -> Bytes:
+    """One code an item, from bitmaps and problems that must not contradict each other."""
+    valid = _bits("valid", response.valid, items)
+    decided = _bits("decided", response.decided, items)
+    valid = valid & decided
+    codes = np.where(decided, np.where(valid, np.uint8(Code.VALID), np.uint8(Code.INVALID)), np.uint8(0))
+    if len(response.problems.index) != 4 * len(response.problems.code):
+        raise AnswerError(
+            f"problems: {len(response.problems.index)} bytes of indices for {len(response.problems.code)} codes"
+        )
+    index = np.frombuffer(response.problems.index, "<u4").astype(np.int64)
+    code = np.frombuffer(response.problems.code, np.uint8)
+    if not index.size:
+        return codes
+    if index[-1] >= items or (np.diff(index) <= 0).any():
+        raise AnswerError(f"problems.index: not rising, or beyond the last of {items} items")
+    if (valid[index] | (decided[index] == (code == Code.UNDECIDED))).any():
+        raise AnswerError("problems: they contradict the bitmaps")
+    codes[index] = code
+    return codes

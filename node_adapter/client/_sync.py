@@ -1,0 +1,308 @@
+"""The blocking client."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+
+from node_adapter.client._columns import Values, pack
+from node_adapter.client._jobs import Chunk, Job, Limits, digest_job, recover_job, verify_job
+from node_adapter.client._results import Digests, Recovered, Result, Verdicts
+from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
+from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure, may_retry, retry_after_s
+from node_adapter.client._wire import new_stub, pb
+from node_adapter.errors import DeadlineError, RequestError, UnavailableError, UndecidedError
+from verifier.schemes import fixed_width
+
+__all__ = ["VerifierClient"]
+
+R = TypeVar("R", bound=Result)
+
+
+class VerifierClient:
+    """Verifies batches through a daemon.
+
+        with VerifierClient("localhost:50051") as client:
+            verdicts = client.verify(scheme, messages, signatures, keys)
+            verdicts.valid  # numpy bool array
+
+    `target` is a gRPC target; one that names several daemons ("ipv4:10.0.0.1:50051,10.0.0.2:50051") spreads the
+    calls over them. Batches are cut by the daemon's limits, and `in_flight` requests of a batch are under way at
+    once. Safe to use from several threads. Every call raises RequestError, RefusedError, AnswerError, or, where
+    items stay without a verdict, UndecidedError; with `allow_undecided` the result is returned and says which.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        timeout_s: float = 30.0,
+        retry: Retry | None = None,
+        in_flight: int = 4,
+        chunk_items: int | None = None,
+        chunk_bytes: int = 2 << 20,
+        submit_threads: int = 8,
+    ) -> None:
+        options = list(CHANNEL_OPTIONS)
+        self._channel = (
+            grpc.secure_channel(target, credentials, options)
+            if credentials
+            else grpc.insecure_channel(target, options)
+        )
+        self._stub = new_stub(self._channel)
+        self._timeout_s = timeout_s
+        self._retry = retry or Retry()
+        self._in_flight = in_flight
+        self._chunk_items = chunk_items
+        self._chunk_bytes = chunk_bytes
+        self._ids = itertools.count(1)
+        self._pool = ThreadPoolExecutor(submit_threads, thread_name_prefix="verifier-client")
+        self._limits: Limits | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> VerifierClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection. Batches under way end with UnavailableError."""
+        self._channel.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def limits(self, timeout_s: float | None = None) -> Limits:
+        """What the daemon accepts; asked once. Waits for a daemon that is still starting."""
+        with self._lock:
+            if self._limits is None:
+                answer = self.served(timeout_s)
+                self._limits = Limits(
+                    answer.max_items, answer.max_batch_bytes, answer.max_message_bytes, answer.preferred_items
+                )
+            return self._limits
+
+    def served(self, timeout_s: float | None = None) -> Any:
+        """The daemon's limits and the operations that it serves now."""
+        return self._call("GetLimits", pb.GetLimitsRequest(), timeout_s)
+
+    def verify(
+        self,
+        scheme: Scheme,
+        inputs: Values,
+        signatures: Values,
+        keys: Values | npt.NDArray[np.uint32] | None = None,
+        *,
+        key_table: bytes = b"",
+        key_set: int = 0,
+        timeout_s: float | None = None,
+        priority: Priority = Priority.POOL,
+        deduplicate: bool = False,
+        allow_undecided: bool = False,
+    ) -> Verdicts:
+        """Verifies one batch of any size.
+
+        Each field is a list of bytes, or one buffer or uint8 array where the scheme fixes its width. `keys` are
+        indices (uint32) where the scheme says INDEX. With `deduplicate`, equal items are sent once.
+        """
+        job = verify_job(
+            scheme,
+            inputs,
+            signatures,
+            keys,
+            key_table=key_table,
+            key_set=key_set,
+            priority=priority,
+            deduplicate=deduplicate,
+        )
+        return self._run(job, timeout_s, allow_undecided)
+
+    def submit(
+        self,
+        scheme: Scheme,
+        inputs: Values,
+        signatures: Values,
+        keys: Values | npt.NDArray[np.uint32] | None = None,
+        *,
+        key_table: bytes = b"",
+        key_set: int = 0,
+        timeout_s: float | None = None,
+        priority: Priority = Priority.POOL,
+        deduplicate: bool = False,
+        allow_undecided: bool = False,
+    ) -> Future[Verdicts]:
+        """As `verify`, in the background: submit when a block arrives, read before it is executed.
+
+        The timeout runs from now. Columns are checked before this returns.
+        """
+        job = verify_job(
+            scheme,
+            inputs,
+            signatures,
+            keys,
+            key_table=key_table,
+            key_set=key_set,
+            priority=priority,
+            deduplicate=deduplicate,
+        )
+        deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        return self._pool.submit(lambda: self._run(job, deadline - time.monotonic(), allow_undecided))
+
+    def recover(
+        self,
+        scheme: Scheme,
+        inputs: Values,
+        signatures: Values,
+        *,
+        address_hash: Hash = Hash.UNSPECIFIED,
+        timeout_s: float | None = None,
+        priority: Priority = Priority.POOL,
+        allow_undecided: bool = False,
+    ) -> Recovered:
+        """Recovers public keys from signatures r || s || v, and addresses where `address_hash` is given."""
+        job = recover_job(scheme, inputs, signatures, address_hash=address_hash, priority=priority)
+        return self._run(job, timeout_s, allow_undecided)
+
+    def digest(
+        self,
+        hash_: Hash,
+        inputs: Values,
+        *,
+        timeout_s: float | None = None,
+        priority: Priority = Priority.POOL,
+        allow_undecided: bool = False,
+    ) -> Digests:
+        """Hashes messages."""
+        return self._run(digest_job(hash_, inputs, priority=priority), timeout_s, allow_undecided)
+
+    def register_keys(self, algorithm: Algorithm, key_encoding: KeyEncoding, keys: Values) -> int:
+        """Registers public keys with the daemon and returns the handle for `key_set`.
+
+        Raises RequestError naming the first keys that are not keys of the curve.
+        """
+        column = pack("keys", keys, fixed_width("key", {"key_encoding": key_encoding.name}))
+        answer = self._call(
+            "RegisterKeys",
+            pb.RegisterKeysRequest(
+                algorithm=int(algorithm),
+                key_encoding=int(key_encoding),
+                keys=column.cut(0, column.items),
+                items=column.items,
+            ),
+            None,
+        )
+        if answer.problems.index:
+            bad = np.frombuffer(answer.problems.index, "<u4")
+            self.release_keys(answer.key_set)
+            raise RequestError("keys", f"{bad.size} are not keys of the curve, the first at {bad[0]}")
+        return int(answer.key_set)
+
+    def release_keys(self, key_set: int) -> None:
+        """Gives up a handle of `register_keys`."""
+        self._call("ReleaseKeys", pb.ReleaseKeysRequest(key_set=key_set), None)
+
+    def _call(self, method: str, request: Any, timeout_s: float | None) -> Any:
+        try:
+            return getattr(self._stub, method)(
+                request, timeout=self._timeout_s if timeout_s is None else timeout_s, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            raise failure(error.code(), error.details() or "") from None
+
+    def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
+        deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        try:
+            limits = self.limits(max(0.0, deadline - time.monotonic()))
+        except UndecidedError as error:
+            parts: Sequence[R] = [job.failed(Chunk(0, job.items), error)]
+        else:
+            chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
+            parts = _Flight(self, job, chunks, deadline).parts()
+        result = job.finish(list(parts))
+        if not allow_undecided:
+            result.raise_for_undecided()
+        return result
+
+
+class _Flight:
+    """The chunks of one batch: sent, waited for, sent again."""
+
+    def __init__(self, client: VerifierClient, job: Job[R], chunks: Sequence[Chunk], deadline: float) -> None:
+        self._method = getattr(client._stub, job.method)
+        self._ids = client._ids
+        self._retry = client._retry
+        self._room = client._in_flight
+        self._job: Job[Any] = job
+        self._chunks = chunks
+        self._deadline = deadline
+        self._parts: list[Any] = [None] * len(chunks)
+        self._waiting = [(0.0, number, 0) for number in range(len(chunks))]  # (when, chunk, attempt): a heap
+        self._flying: dict[Any, tuple[int, int, int]] = {}
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def parts(self) -> list[Any]:
+        """The result of every chunk. Raises RefusedError or AnswerError, and calls off the rest."""
+        try:
+            while self._waiting or self._flying:
+                self._send()
+                self._receive()
+        finally:
+            for call in self._flying:
+                call.cancel()
+        return self._parts
+
+    def _send(self) -> None:
+        now = time.monotonic()
+        while self._waiting and self._waiting[0][0] <= now and len(self._flying) < self._room:
+            _, number, attempt = heapq.heappop(self._waiting)
+            request_id = next(self._ids)
+            request = self._job.request(self._chunks[number], request_id)
+            # A first attempt waits for a daemon that is starting; later ones take other daemons of the target.
+            try:
+                call = self._method.future(request, timeout=max(0.0, self._deadline - now))
+            except ValueError:  # grpc's answer on a closed channel
+                self._fail(number, UnavailableError("the client is closed"))
+                continue
+            self._flying[call] = number, attempt, request_id
+            call.add_done_callback(self._done.put)
+
+    def _receive(self) -> None:
+        if not self._waiting and not self._flying:
+            return
+        wait = self._deadline + 1.0 - time.monotonic()
+        if self._waiting and len(self._flying) < self._room:
+            wait = min(wait, self._waiting[0][0] - time.monotonic())
+        try:
+            call = self._done.get(timeout=max(0.0, wait))
+        except queue.Empty:
+            return
+        number, attempt, request_id = self._flying.pop(call)
+        code = call.code()
+        if code is grpc.StatusCode.OK:
+            self._parts[number] = self._job.answer(call.result(), self._chunks[number], request_id)
+            return
+        error = failure(code, call.details() or "")
+        if not isinstance(error, UndecidedError):
+            raise error
+        if may_retry(code) and attempt + 1 < self._retry.attempts:
+            again = time.monotonic() + self._retry.delay_s(attempt, retry_after_s(call.trailing_metadata()))
+            if again < self._deadline:
+                heapq.heappush(self._waiting, (again, number, attempt + 1))
+                return
+        self._fail(number, error)
+
+    def _fail(self, number: int, error: UndecidedError | DeadlineError) -> None:
+        self._parts[number] = self._job.failed(self._chunks[number], error)
