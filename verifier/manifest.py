@@ -49,6 +49,11 @@ class Operation(_Strict):
     constant: Name | None = None
     parameters: dict[Name, tuple[str | int, ...]] = Field(default_factory=dict, max_length=14)
 
+    @property
+    def id(self) -> str:
+        """name/algorithm, as BatchKey.operation names it: one plugin may have one operation for several algorithms."""
+        return f"{self.name}/{self.algorithm}"
+
 
 class Variant(_Strict):
     """Another way to build the plugin: macros that replace or add to the defaults."""
@@ -83,6 +88,10 @@ class Manifest(_Strict):
     def operation(self, name: str, algorithm: str) -> Operation | None:
         """The operation of that name for that algorithm, or None."""
         return next((o for o in self.operations if o.name == name and o.algorithm == algorithm), None)
+
+    def index(self, operation_id: str) -> int | None:
+        """Where the operation with that id stands in `operations`, or None."""
+        return next((i for i, o in enumerate(self.operations) if o.id == operation_id), None)
 
     @property
     def label(self) -> str:

@@ -1,0 +1,93 @@
+"""Where plugins are found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import verifier
+from verifier.errors import NotFoundError, PluginError
+from verifier.manifest import FILE_NAME, load_manifest
+from verifier.registry._bundle import read_bundle
+from verifier.registry._source import PluginSource
+
+__all__ = [
+    "BUNDLE_SUFFIX",
+    "LOCK_NAME",
+    "common_folder",
+    "find_source",
+    "plugin_paths",
+    "read_source",
+    "shipped_folder",
+]
+
+BUNDLE_SUFFIX = ".bundle"
+LOCK_NAME = "plugins.lock"
+
+_LABEL = re.compile(r"([a-z][a-z0-9_]{0,63})(?:@(\d{1,6}\.\d{1,6}\.\d{1,6}))?\Z")
+
+
+def shipped_folder() -> Path:
+    """The plugins that come with the package: beside it in a checkout, inside it when installed."""
+    package = Path(verifier.__file__).resolve().parent
+    installed = package / "_plugins"
+    return installed if installed.is_dir() else package.parent / "plugins"
+
+
+def common_folder() -> Path:
+    """The headers that every plugin may include."""
+    return shipped_folder() / "common"
+
+
+def plugin_paths(folder: Path) -> Iterator[Path]:
+    """Plugin folders and bundles under `folder`, sorted: NAME/, NAME/VERSION/ and *.bundle."""
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        if (path / FILE_NAME).is_file() or (path.suffix == BUNDLE_SUFFIX and path.is_file()):
+            yield path
+        elif path.is_dir():
+            yield from (inner for inner in sorted(path.iterdir()) if (inner / FILE_NAME).is_file())
+
+
+def read_source(path: Path) -> PluginSource:
+    """Reads a plugin folder or a bundle. Raises ManifestError, PluginError, NotFoundError."""
+    if path.suffix == BUNDLE_SUFFIX:
+        return read_bundle(path)
+    if not path.exists():
+        raise NotFoundError("plugin", f"{path}: no such folder or bundle")
+    return PluginSource.read(path, common_folder())
+
+
+def find_source(what: str | Path, folders: Sequence[Path]) -> PluginSource:
+    """A plugin by path, by name (its highest version) or by name@version in `folders` and the shipped folder.
+
+    Raises NotFoundError naming where it was looked for, ManifestError, PluginError.
+    """
+    if isinstance(what, Path) or "/" in what or what.endswith(BUNDLE_SUFFIX):
+        return read_source(Path(what))
+    match = _LABEL.match(what)
+    if match is None:
+        raise NotFoundError("plugin", f"{what!r} is neither name, name@version, nor a path")
+    name, version = match.groups()
+    searched = [*folders, shipped_folder()]
+    found = [
+        (number, -order, path)
+        for order, folder in enumerate(searched)
+        for path in plugin_paths(folder)
+        for candidate, number in [_name_and_version(path)]
+        if candidate == name and version in (None, ".".join(map(str, number)))
+    ]
+    if not found:
+        raise NotFoundError("plugin", f"{what} is not in {', '.join(map(str, searched))}")
+    return read_source(max(found)[2])
+
+
+def _name_and_version(path: Path) -> tuple[str, tuple[int, ...]]:
+    """Of a plugin that may be broken: then it is found under no name, and its own load tells why."""
+    try:
+        manifest = read_source(path).manifest if path.suffix == BUNDLE_SUFFIX else load_manifest(path)
+    except (PluginError, NotFoundError):
+        return "", ()
+    return manifest.name, tuple(map(int, manifest.version.split(".")))

@@ -1,0 +1,33 @@
+"""How a registry is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["RegistryOptions"]
+
+
+@dataclass(frozen=True)
+class RegistryOptions:
+    """Settings of a registry; the defaults are safe."""
+
+    folders: tuple[Path, ...] = ()  # searched for plugins and bundles, before the shipped ones
+    trust: Literal["locked", "any"] = "locked"  # "any": for development, whatever is found may load
+    lock_files: tuple[Path, ...] = ()  # besides the shipped plugins/plugins.lock
+    public_keys: tuple[Path, ...] = ()  # PEM files of Ed25519 keys whose bundles may load
+    cache: Path | None = None  # the folder of built images; None: under the user's cache folder
+    audit: Path | None = None  # the append-only audit file; None: kept in memory only
+    drain_timeout_s: float = 30.0  # how long an unload waits for leases before it counts as stuck
+    keep_previous_s: float = 600.0  # how long a superseded instance is kept for a roll-back
+    build_timeout_s: float = 900.0
+    selftest_timeout_s: float = 300.0
+    quarantine_faults: int = 3  # so many faults of one instance ...
+    quarantine_window_s: float = 60.0  # ... within so long take it out
+    gpu_chunk_items: int = 1 << 17  # items of the self-test's full chunk
+    cpu_chunk_items: int = 1 << 12
+
+    def chunk_items(self, kind: str) -> int:
+        """Items of the self-test's full chunk on a kind of device."""
+        return self.gpu_chunk_items if kind == "cuda" else self.cpu_chunk_items

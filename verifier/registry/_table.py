@@ -1,0 +1,71 @@
+"""Who serves what, as one immutable value: replacing it is the swap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from verifier.errors import NotServedError
+from verifier.registry._instance import Instance
+
+__all__ = ["Table"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The instances that take new batches.
+
+    `active` by plugin name, `pinned` by (name, version), `routes` by (operation, algorithm).
+    """
+
+    active: Mapping[str, Instance] = field(default_factory=dict)
+    pinned: Mapping[tuple[str, str], Instance] = field(default_factory=dict)
+    routes: Mapping[tuple[str, str], Instance] = field(default_factory=dict)
+
+    def with_warm(self, instance: Instance) -> Table:
+        """This table where `instance` answers for its version."""
+        pinned = {**self.pinned, (instance.plugin, instance.version): instance}
+        return Table(self.active, pinned, self.routes)
+
+    def with_active(self, instance: Instance) -> Table:
+        """This table where `instance` answers for its version, its plugin's name and its operations."""
+        replaced = self.active.get(instance.plugin)
+        routes = {key: value for key, value in self.routes.items() if value is not replaced}
+        routes |= {(o.name, o.algorithm): instance for o in instance.manifest.operations}
+        return Table({**self.active, instance.plugin: instance}, self.with_warm(instance).pinned, routes)
+
+    def without(self, instance: Instance) -> Table:
+        """This table without `instance`. Operations that it served go to another active plugin that has them."""
+        active = {name: other for name, other in self.active.items() if other is not instance}
+        routes = {key: other for key, other in self.routes.items() if other is not instance}
+        for other in sorted(active.values(), key=lambda other: other.id):
+            for operation in other.manifest.operations:
+                if (operation.name, operation.algorithm) not in routes:
+                    routes[operation.name, operation.algorithm] = other
+        pinned = {key: other for key, other in self.pinned.items() if other is not instance}
+        return Table(active, pinned, routes)
+
+    def find(self, plugin: str, version: str | None) -> Instance:
+        """The instance for new batches of a plugin. Raises NotServedError naming what is served."""
+        instance = self.active.get(plugin) if version is None else self.pinned.get((plugin, version))
+        if instance is None:
+            wanted = plugin if version is None else f"{plugin}@{version}"
+            raise NotServedError("plugin", f"{wanted} is not served; served are {self.plugins()}")
+        return instance
+
+    def route(self, operation: str, algorithm: str) -> Instance:
+        """The active instance for an operation. Raises NotServedError naming what is served."""
+        instance = self.routes.get((operation, algorithm))
+        if instance is None:
+            served = ", ".join(sorted(f"{name} for {of}" for name, of in self.routes)) or "nothing"
+            raise NotServedError("scheme", f"no plugin serves {operation} for {algorithm}; served are {served}")
+        return instance
+
+    def unserved(self, operation: str, algorithm: str, instance: Instance) -> NotServedError:
+        """The error for an operation that `instance` does not have."""
+        have = ", ".join(f"{o.name} for {o.algorithm}" for o in instance.manifest.operations)
+        return NotServedError("scheme", f"{instance.label} does not serve {operation} for {algorithm}; it has {have}")
+
+    def plugins(self) -> str:
+        """The served plugins, for an error's text."""
+        return ", ".join(sorted(f"{name}@{version}" for name, version in self.pinned)) or "none"
