@@ -64,7 +64,7 @@ def _text(nvrtc: Any, program: Any, size: Any, get: Any) -> bytes:
     """What one of NVRTC's pairs of size and content gives."""
     error, count = size(program)
     if error == nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        data = b"\0" * count
+        data: bytes = b"\0" * count
         (error,) = get(program, data)
     if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise BuildError(f"NVRTC gives no result: {error.name}")

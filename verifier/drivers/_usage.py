@@ -10,7 +10,7 @@ __all__ = ["KernelUsage", "kernel_usage"]
 
 @dataclass(frozen=True, slots=True)
 class KernelUsage:
-    """Resources of one kernel: registers a thread; bytes a thread of stack and spills; bytes a block of shared memory."""
+    """Resources of one kernel: registers a thread, bytes a thread of stack and spills, bytes a block of shared."""
 
     name: str
     registers: int

@@ -42,6 +42,8 @@ def compiler_id(target: str) -> str:
     if _CUDA_TARGET.fullmatch(target):
         return nvrtc_version()
     if target in CPU_TARGETS:
+        if (target == "aarch64") != (host_target() == "aarch64"):
+            raise BuildError(f"target {target} cannot be built on {host_target()}")
         return find_compiler().version
     raise BuildError(f"target {target!r} is neither sm_NN nor one of {', '.join(CPU_TARGETS)}")
 

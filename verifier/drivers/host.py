@@ -1,0 +1,193 @@
+"""The CPU as a device: the same kernel source, compiled to a shared library, run by threads of this process.
+
+Streams are threads of their own, so that copies, launches and the caller overlap as they do on a GPU. A launch is
+cut into ranges of whole 32-item words that the stream's thread and a shared pool take until none is left. A crash
+in a plugin ends the process, which is why workers are processes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import platform
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from verifier.drivers._abi import BatchStruct
+from verifier.drivers._checks import check_contiguous, check_digest, check_no_children, check_size
+from verifier.drivers._driver import Buffer, DeviceInfo, Image
+from verifier.drivers._host_module import HostFunction, HostModule
+from verifier.drivers._host_stream import HostStream
+from verifier.drivers._target import cpu_name, host_target, runs_on_host, usable_threads
+from verifier.errors import BackendError, ConfigError, PluginError
+from verifier.model import Bytes
+
+__all__ = ["HostBuffer", "HostDriver", "host_device"]
+
+_ALIGNMENT = 64  # a cache line, and the widest vector
+_WORD_ITEMS = 32  # items of one bitmap word: no two threads may write the same
+_RANGES_PER_THREAD = 8  # small enough that no thread waits long for the last one
+MAX_THREADS = 1024
+
+
+def host_device(threads: int | None = None) -> DeviceInfo:
+    """What this machine's CPU is. Raises DeviceUnavailableError where plugins cannot run on it."""
+    return DeviceInfo(
+        id="cpu",
+        kind="cpu",
+        name=cpu_name(),
+        target=host_target(),
+        units=threads or usable_threads(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        driver_version=f"{platform.system()} {platform.release()}",
+        unified=True,
+        concurrent_managed=True,
+    )
+
+
+class HostBuffer:
+    """Memory of this process."""
+
+    def __init__(self, driver: HostDriver, memory: Bytes) -> None:
+        self._driver = driver
+        self._memory: Bytes | None = memory
+        self.address: int = memory.__array_interface__["data"][0]  # ctypes.data is not right for empty views
+        self.nbytes = memory.size
+        driver.opened(self)
+
+    @property
+    def array(self) -> Bytes | None:
+        """The memory itself; None once closed."""
+        return self._memory
+
+    def close(self) -> None:
+        """Gives the memory back. No stream may still use it."""
+        self._memory = None
+        self._driver.closed(self)
+
+
+class HostDriver:
+    """This machine's CPU as one device."""
+
+    def __init__(self, info: DeviceInfo | None = None, *, threads: int | None = None) -> None:
+        """Uses `threads` threads, by default all CPUs that this process may run on."""
+        if threads is not None and not 1 <= threads <= MAX_THREADS:
+            raise ConfigError(f"threads: {threads} is not between 1 and {MAX_THREADS}")
+        self.info = info or host_device(threads)
+        # The stream's own thread is one of them.
+        helpers = self.info.units - 1
+        self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="lane") if helpers else None
+        self._children: dict[int, object] = {}
+        self._is_open = True
+
+    def attach(self) -> None:
+        """Nothing to do: memory and libraries are the process's."""
+
+    def load(self, image: Image) -> HostModule:
+        """Loads a shared library. Raises PluginError where its target, digest or ABI is not right."""
+        self._check_open()
+        if not runs_on_host(image.target):
+            raise PluginError(f"the image is for {image.target}, this device runs {self.info.target}")
+        check_digest(image)
+        return HostModule(self, image)
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Memory aligned to 64 bytes, not initialised. Raises BackendError where there is none."""
+        return HostBuffer(self, self.memory(nbytes))
+
+    def allocate_managed(self, nbytes: int) -> Buffer:
+        """As `allocate`."""
+        return self.allocate(nbytes)
+
+    def allocate_pinned(self, nbytes: int) -> Buffer:
+        """As `allocate`: nothing copies by itself here, so nothing needs page-locking."""
+        return self.allocate(nbytes)
+
+    def register(self, array: Bytes) -> Buffer:
+        """The array as a buffer; it is used in place."""
+        self._check_open()
+        check_contiguous("array", array)
+        return HostBuffer(self, array)
+
+    def stream(self) -> HostStream:
+        """A new stream."""
+        self._check_open()
+        return HostStream(self)
+
+    def memory_free_bytes(self) -> int:
+        """Memory that the system can give without swapping."""
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+    def synchronize(self) -> None:
+        """Waits for every stream. Raises BackendError with the first failure since the last call."""
+        first: BackendError | None = None
+        for child in list(self._children.values()):
+            if isinstance(child, HostStream):
+                try:
+                    child.synchronize()
+                except BackendError as error:
+                    first = first or error
+        if first is not None:
+            raise first
+
+    def close(self) -> None:
+        """Ends its threads. Raises BackendError while a module, stream or buffer of it is open."""
+        if not self._is_open:
+            return
+        check_no_children(self._children.values())
+        self._is_open = False
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise BackendError("device: it is closed")
+
+    def memory(self, nbytes: int) -> Bytes:
+        """Aligned memory. Raises BackendError where there is none."""
+        self._check_open()
+        check_size("nbytes", nbytes)
+        try:
+            memory = np.empty(nbytes + _ALIGNMENT, np.uint8)
+        except MemoryError:
+            raise BackendError(f"out of memory: {nbytes} bytes") from None
+        first = -memory.ctypes.data % _ALIGNMENT
+        return memory[first : first + nbytes]
+
+    def opened(self, child: object) -> None:
+        """Counts something that depends on the device."""
+        self._children[id(child)] = child
+
+    def closed(self, child: object) -> None:
+        """Forgets it."""
+        self._children.pop(id(child), None)
+
+    def step(self, what: str, work: Callable[[], None]) -> None:  # noqa: ARG002
+        """Does one piece of a stream's work, on the stream's thread. FakeDriver looks at `what`."""
+        work()
+
+    def run_stage(self, function: HostFunction, batch: BatchStruct) -> None:
+        """Runs a stage over all items; returns when it is done."""
+        items = batch.items
+        threads = self.info.units
+        words = -(-items // _WORD_ITEMS)
+        step = _WORD_ITEMS * max(1, words // (threads * _RANGES_PER_THREAD))
+        begins = itertools.count(0, step)  # next() is atomic
+        pointer = ctypes.byref(batch)
+
+        def take(lane: int) -> None:
+            while (begin := next(begins)) < items:
+                function.stage(pointer, begin, min(begin + step, items), lane)
+
+        helpers: list[Future[None]] = []
+        if self._pool is not None:
+            lanes = min(threads, -(-items // step))
+            helpers = [self._pool.submit(take, lane) for lane in range(1, lanes)]
+        take(0)
+        for helper in helpers:
+            # One that has not begun would find nothing left.
+            if not helper.cancel():
+                helper.result()
