@@ -7,6 +7,7 @@
     ├── CapacityError         full for now, try again        RESOURCE_EXHAUSTED
     ├── DeadlineError         too late                       DEADLINE_EXCEEDED
     ├── BackendError          a device or its worker failed  UNAVAILABLE
+    ├── StoppingError         the daemon is stopping         UNAVAILABLE
     ├── DeviceUnavailableError  no such device here          (start-up: says what to install)
     ├── PluginError           a plugin cannot be used        FAILED_PRECONDITION
     │   ├── ManifestError     its manifest is wrong
@@ -35,6 +36,7 @@ __all__ = [
     "PluginError",
     "RequestError",
     "SelfTestError",
+    "StoppingError",
     "TrustError",
     "VerifierError",
 ]
@@ -86,6 +88,10 @@ class BackendError(VerifierError):
 
 def _rebuild_backend_error(problem: str, sticky: bool) -> BackendError:
     return BackendError(problem, sticky=sticky)
+
+
+class StoppingError(VerifierError):
+    """The daemon is stopping and takes no new work."""
 
 
 class DeviceUnavailableError(VerifierError):

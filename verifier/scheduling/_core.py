@@ -1,0 +1,334 @@
+"""What the scheduler decides, without threads: what is launched next, where, and what a failure means.
+
+Rules that everything here keeps:
+- a batch runs on the one instance that its lease names, whatever device it is cut over or run again on;
+- a launch that failed is run again elsewhere, alone and at most `retries` times, within its deadline;
+- what nobody finished is UNDETERMINED, never invalid.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from verifier.errors import DeadlineError, RequestError, StoppingError, VerifierError
+from verifier.model import BatchKey, BatchResult
+from verifier.scheduling._backlog import Backlog, QueueLimits
+from verifier.scheduling._ports import Device, Instance, Lease, LeaseSource
+from verifier.scheduling._router import Load, Router
+from verifier.scheduling._work import Piece, Work, units
+from verifier.telemetry import Metrics
+from verifier.workers import WorkerState
+
+__all__ = ["Core", "Launch", "Outcome", "SchedulingOptions"]
+
+_LOOK_AGAIN_S = 0.1  # how soon a request without a live device is looked at again
+_LEAST_RETRY_S, _MOST_RETRY_S = 0.01, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingOptions:
+    """Settings of the scheduler."""
+
+    queue: QueueLimits = field(default_factory=QueueLimits)
+    batch_delay_s: float = 0.0  # how long a batch may wait for company; 0: only while devices are busy
+    launch_items: int = 1 << 20  # of one launch
+    launch_bytes: int = 48 << 20
+    launches_per_device: int = 3  # in flight: copies in, kernels and copies out overlap
+    retries: int = 2  # of a launch that failed
+    unserved_wait_s: float = 10.0  # how long a request waits where none of its devices is up
+
+
+@dataclass(slots=True, eq=False)
+class Launch:
+    """Pieces of equal key on their way through one device, as one batch."""
+
+    device: Device
+    lease: Lease
+    key: BatchKey
+    pieces: list[Piece]
+    units: int
+    expected_s: float
+    begun: float
+    alone: bool  # nothing else was in flight there when it began
+    failures: int = 0
+    failed_on: frozenset[str] = frozenset()
+
+    @property
+    def deadline(self) -> float | None:
+        """The latest of its pieces' deadlines; None where one has none."""
+        deadlines = [piece.work.deadline for piece in self.pieces]
+        known = [deadline for deadline in deadlines if deadline is not None]
+        return max(known) if len(known) == len(deadlines) else None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A request that is done with."""
+
+    work: Work
+    answer: BatchResult | VerifierError
+
+
+@dataclass(slots=True)
+class _Again:
+    """A piece whose launch failed."""
+
+    piece: Piece
+    failures: int
+    failed_on: frozenset[str]
+    since: float
+
+
+@dataclass(slots=True)
+class _State:
+    device: Device
+    in_flight: list[Launch] = field(default_factory=list)
+    starting: int = 0  # decided, but not yet counted by the device's own room()
+
+    def busy_s(self, now: float) -> float:
+        """Seconds of work ahead of a new launch, by the model; the oldest launch has had some of its time."""
+        if not self.in_flight:
+            return 0.0
+        oldest = self.in_flight[0]
+        done = min(now - oldest.begun, oldest.expected_s)
+        return sum(launch.expected_s for launch in self.in_flight) - done
+
+
+class Core:
+    """Guarded by the scheduler's lock; tests drive it with a clock of their own."""
+
+    def __init__(
+        self, devices: Sequence[Device], lease: LeaseSource, options: SchedulingOptions, metrics: Metrics
+    ) -> None:
+        self._options = options
+        self._lease = lease
+        self._metrics = metrics
+        self._states = {device.device.id: _State(device) for device in devices}
+        self._again: deque[_Again] = deque()
+        self._deadlines: dict[Work, float] = {}
+        self._next_deadline = float("inf")
+        self.backlog = Backlog(options.queue, options.batch_delay_s, options.launch_items)
+        self.router = Router()
+        self.outcomes: list[Outcome] = []
+        self.unserved = False  # the last look found a request without a live device
+
+    def admit(self, work: Work) -> None:
+        """Accepts a request. Raises CapacityError."""
+        self.backlog.admit(work, self._retry_after_s(work))
+        if work.deadline is not None:
+            self._deadlines[work] = work.deadline
+            self._next_deadline = min(self._next_deadline, work.deadline)
+
+    def _retry_after_s(self, work: Work) -> float:
+        key = work.batch.key
+        held = self.backlog.held.get(key.plugin)
+        up = [state.device.device for state in self._states.values() if state.device.state is WorkerState.UP]
+        if held is None or not up:
+            return _MOST_RETRY_S
+        seconds = 0.5 * units(held.items, held.bytes) / self.router.rate(key, up)
+        return min(max(seconds, _LEAST_RETRY_S), _MOST_RETRY_S)
+
+    def drop(self, work: Work) -> None:
+        """The caller does not want the answer any more."""
+        self.backlog.drop(work)
+        self._settle(work, None)
+
+    def abandon(self) -> None:
+        """Gives up all that waits; what devices have is still finished."""
+        for _ in range(len(self._again)):
+            self._put(self._again.popleft().piece, None)
+        for work in self.backlog.works():
+            self._give_up(work, StoppingError("the daemon stopped before this batch was begun"))
+
+    def next_launch(self, now: float) -> Launch | None:
+        """The next batch to run, or None where nothing waits or every device that should have it is busy."""
+        self.unserved = False
+        self._expire(now)
+        launch = self._retry(now)
+        if launch is not None or not any(map(self._has_room, self._states.values())):
+            return launch
+        for work, waiting in list(self.backlog.heads(now)):
+            launch = self._begin(work, waiting, now)
+            if launch is not None:
+                return launch
+        return None
+
+    def next_time(self) -> float:
+        """When `next_launch` is worth another look though nothing has happened; infinity where never."""
+        due = self.backlog.next_due() if self._options.batch_delay_s else None
+        return min(self._next_deadline, float("inf") if due is None else due)
+
+    @property
+    def look_again_s(self) -> float | None:
+        """Seconds after which to look again because devices are down."""
+        return _LOOK_AGAIN_S if self.unserved or self._again else None
+
+    def _begin(self, work: Work, waiting: int, now: float) -> Launch | None:
+        if work.lease is None:
+            try:
+                work.lease = self._lease(work.batch.key)
+            except VerifierError as error:
+                self._give_up(work, error)
+                return None
+        instance = work.lease.instance
+        states = self._up(instance)
+        if not states:
+            self.unserved = True
+            if not work.taken:
+                # The next look leases whatever is active by then.
+                work.lease.release()
+                work.lease = None
+            if now - work.accepted > self._options.unserved_wait_s:
+                self._metrics.undetermined(work.batch.key.plugin, "no_device", work.waiting)
+                self._give_up(work, None)
+            return None
+        key = work.batch.key
+        total = units(waiting, work.batch.nbytes * waiting // work.batch.items)
+        loads = [Load(state.device.device, state.busy_s(now)) for state in states]
+        for share in self.router.shares(key, total, loads):
+            state = self._states[share.device_id]
+            if self._has_room(state):
+                items = -(-waiting * share.units // total)
+                pieces = self._take(work, instance, state.device, items)
+                return self._launch(state, work.lease, pieces, now)
+        return None
+
+    def _take(self, head: Work, instance: Instance, device: Device, items: int) -> list[Piece]:
+        index = head.lease.operation_index if head.lease else 0
+        output_bytes = sum(output.bytes for output in instance.manifest.operations[index].outputs)
+        items = min(max(items, 1), self._options.launch_items)
+        nbytes = self._options.launch_bytes
+        while items > 1 and not device.fits(items, nbytes, output_bytes):
+            items, nbytes = items // 2, max(nbytes // 2, min(head.batch.nbytes, self._options.launch_bytes))
+        return self.backlog.take(head.batch.key, lambda work: self._leases(work, instance), items, nbytes)
+
+    def _leases(self, work: Work, instance: Instance) -> bool:
+        """Whether a request may run on this instance; it takes its lease here. After a swap the answer is no."""
+        if work.lease is None:
+            try:
+                work.lease = self._lease(work.batch.key)
+            except VerifierError:
+                return False  # told to its caller when it is first in line
+        return work.lease.instance.id == instance.id
+
+    def _launch(
+        self, state: _State, lease: Lease, pieces: list[Piece], now: float, again: _Again | None = None
+    ) -> Launch:
+        key = pieces[0].work.batch.key
+        size = sum(units(p.items, p.work.nbytes_between(p.begin, p.end)) for p in pieces)
+        cost = self.router.cost(state.device.device, key)
+        launch = Launch(state.device, lease, key, pieces, size, cost.seconds(size), now, not state.in_flight)
+        if again is not None:
+            launch.failures, launch.failed_on = again.failures, again.failed_on
+        state.in_flight.append(launch)
+        state.starting += 1
+        for piece in pieces:
+            if piece.work.started is None:
+                piece.work.started = now
+        return launch
+
+    def started(self, launch: Launch) -> None:
+        """The device has the launch, and counts it in its room()."""
+        self._states[launch.device.device.id].starting -= 1
+
+    def finished(self, launch: Launch, outcome: list[BatchResult] | BaseException, now: float) -> None:
+        """Takes what a launch came to."""
+        state = self._states[launch.device.device.id]
+        state.in_flight.remove(launch)
+        if not isinstance(outcome, BaseException):
+            seconds = now - launch.begun if launch.alone else outcome[0].timings.device_ns / 1e9
+            self.router.observe(launch.device.device, launch.key, launch.units, seconds)
+            items = sum(piece.items for piece in launch.pieces)
+            self._metrics.launched(launch.key.plugin, launch.device.device.id, items, outcome[0].timings.device_ns)
+            if launch.failed_on:
+                self._metrics.fallback(launch.key.plugin, "device_failed", items)
+            for piece, result in zip(launch.pieces, outcome, strict=True):
+                result.served_by = launch.lease.instance.label
+                self._put(piece, result)
+            return
+        if state.in_flight:
+            # The model's idea of when the rest began is void; what is left of it began at the latest now.
+            state.in_flight[0].begun = now
+        failed_on = launch.failed_on | {launch.device.device.id}
+        for piece in launch.pieces:
+            if isinstance(outcome, DeadlineError | RequestError) or launch.failures >= self._options.retries:
+                self._put(piece, None)
+            else:
+                self._again.append(_Again(piece, launch.failures + 1, failed_on, now))
+
+    def _retry(self, now: float) -> Launch | None:
+        for _ in range(len(self._again)):
+            again = self._again.popleft()
+            work = again.piece.work
+            waited = now - again.since
+            if work.future.cancelled() or self._late(work, now) or waited > self._options.unserved_wait_s:
+                self._put(again.piece, None)
+                continue
+            assert work.lease is not None
+            state = self._other_device(work.lease.instance, again, now)
+            if state is not None:
+                return self._launch(state, work.lease, [again.piece], now, again)
+            self._again.append(again)
+        return None
+
+    def _other_device(self, instance: Instance, again: _Again, now: float) -> _State | None:
+        """A device that has not failed on this piece, or one that has and was started anew."""
+        up = self._up(instance)
+        fresh = [state for state in up if state.device.device.id not in again.failed_on]
+        loads = [Load(state.device.device, state.busy_s(now)) for state in fresh or up]
+        for share in self.router.shares(again.piece.work.batch.key, again.piece.items, loads):
+            if self._has_room(self._states[share.device_id]):
+                return self._states[share.device_id]
+        return None
+
+    def _up(self, instance: Instance) -> list[_State]:
+        return [
+            self._states[device.device.id]
+            for device in instance.workers
+            if device.state is WorkerState.UP and device.device.id in self._states
+        ]
+
+    def _has_room(self, state: _State) -> bool:
+        if len(state.in_flight) >= self._options.launches_per_device:
+            return False
+        return state.device.state is WorkerState.UP and state.device.room() > state.starting
+
+    def _late(self, work: Work, now: float) -> bool:
+        return work.deadline is not None and work.deadline <= now
+
+    def _expire(self, now: float) -> None:
+        if now < self._next_deadline:
+            return
+        late = [work for work, deadline in self._deadlines.items() if deadline <= now]
+        for work in late:
+            del self._deadlines[work]
+            if work.waiting and not work.closed:
+                self._metrics.rejected(work.batch.key.plugin, "deadline")
+                self._give_up(work, DeadlineError("the deadline passed while the batch waited"))
+        self._next_deadline = min(self._deadlines.values(), default=float("inf"))
+
+    def _give_up(self, work: Work, error: VerifierError | None) -> None:
+        """Nothing more of a request is run: an error where nothing of it was, otherwise what there is."""
+        untouched = not work.taken
+        self.backlog.drop(work)
+        self._settle(work, error if error is not None and untouched else None)
+
+    def _put(self, piece: Piece, result: BatchResult | None) -> None:
+        """Takes over a piece's result; None leaves its items undecided."""
+        work = piece.work
+        work.open_pieces -= 1
+        if result is None:
+            self._metrics.undetermined(work.batch.key.plugin, "device_failed", piece.items)
+        else:
+            work.put(piece.begin, result)
+        self._settle(work, None)
+
+    def _settle(self, work: Work, answer: BatchResult | VerifierError | None) -> None:
+        if work.settled or work.open_pieces or (work.waiting and not work.closed):
+            return
+        work.settled = True
+        self._deadlines.pop(work, None)
+        self.backlog.release(work)
+        self.outcomes.append(Outcome(work, work.result() if answer is None else answer))

@@ -1,0 +1,219 @@
+"""The scheduler: threads and futures around `Core`.
+
+One thread a device hands launches over, so that writing a batch into one device's slots never delays another's.
+The lock is held while deciding, never while copying, waiting or calling back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+
+import structlog
+
+from verifier.errors import DeadlineError, StoppingError
+from verifier.model import Batch, BatchKey, BatchResult
+from verifier.scheduling._backlog import Held
+from verifier.scheduling._core import Core, Launch, Outcome, SchedulingOptions
+from verifier.scheduling._ports import Device, LeaseSource
+from verifier.scheduling._work import Clock, Priority, Work
+from verifier.telemetry import Metrics
+
+__all__ = ["Scheduler"]
+
+_log = structlog.get_logger(__name__)
+
+
+class Scheduler:
+    """Takes batches, runs them merged or cut on the devices, and answers through futures."""
+
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        lease: LeaseSource,
+        options: SchedulingOptions | None = None,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._devices = tuple(devices)
+        self._clock = clock
+        self._metrics = metrics or Metrics()
+        self._core = Core(devices, lease, options or SchedulingOptions(), self._metrics)
+        self._lock = threading.Lock()
+        self._signal = threading.Condition(threading.Lock())
+        self._version = 0  # rises with everything that may let a launch begin
+        self._draining = False
+        self._stopped = False
+        self._threads: list[threading.Thread] = []
+        self._metrics.watch_queues(self._queue_sizes)
+
+    def start(self) -> None:
+        """Starts the threads. Without it nothing runs until `poll` is called, which is for tests."""
+        for device in self._devices:
+            thread = threading.Thread(target=self._run, name=f"dispatch-{device.device.id}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def submit(
+        self, batch: Batch, *, deadline: float | None = None, priority: Priority = Priority.POOL, caller: str = ""
+    ) -> Future[BatchResult]:
+        """Accepts a batch. `deadline` is on the clock; `caller` is who shares the queue fairly with others.
+
+        The future gives the result, or DeadlineError where the deadline passed before anything ran, NotServedError
+        where its plugin went meanwhile, StoppingError where the daemon stopped. Cancelling it drops what waits.
+        Raises CapacityError where a queue is full, DeadlineError, StoppingError.
+        """
+        now = self._clock()
+        if deadline is not None and deadline <= now:
+            self._metrics.rejected(batch.key.plugin, "deadline")
+            raise DeadlineError("the deadline had passed when the batch came")
+        work = Work(batch, priority, caller, deadline, now)
+        with self._lock:
+            if self._draining:
+                raise StoppingError("the daemon is stopping")
+            self._core.admit(work)
+        work.future.add_done_callback(partial(self._cancelled, work))
+        self.wake()
+        return work.future
+
+    def _cancelled(self, work: Work, future: Future[BatchResult]) -> None:
+        if not future.cancelled():
+            return
+        with self._lock:
+            if work.settled:
+                return
+            self._core.drop(work)
+            outcomes = self._outcomes()
+        self._metrics.rejected(work.batch.key.plugin, "cancelled")
+        self._answer(outcomes)
+
+    def wake(self) -> None:
+        """Looks for work again: a device has room, has come back, or an instance was activated. Never blocks."""
+        with self._signal:
+            self._version += 1
+            self._signal.notify_all()
+
+    def poll(self) -> int:
+        """Begins every launch that can begin now, and returns how many those were."""
+        count = 0
+        while self._step():
+            count += 1
+        return count
+
+    def _step(self) -> bool:
+        with self._lock:
+            launch = self._core.next_launch(self._clock())
+            outcomes = self._outcomes()
+        self._answer(outcomes)
+        if launch is None:
+            return False
+        self._begin(launch)
+        return True
+
+    def _begin(self, launch: Launch) -> None:
+        parts = [piece.batch() for piece in launch.pieces]
+        lease = launch.lease
+        try:
+            future = launch.device.run(lease.instance.id, lease.operation_index, launch.key, parts, launch.deadline)
+        except Exception as error:
+            future = Future()
+            future.set_exception(error)
+        with self._lock:
+            self._core.started(launch)
+        future.add_done_callback(partial(self._finished, launch))
+
+    def _finished(self, launch: Launch, future: Future[list[BatchResult]]) -> None:
+        error = future.exception()
+        if error is not None:
+            _log.warning(
+                "launch_failed",
+                device=launch.device.device.id,
+                instance=launch.lease.instance.label,
+                items=sum(piece.items for piece in launch.pieces),
+                failures=launch.failures + 1,
+                error=f"{type(error).__name__}: {error}",
+            )
+        with self._lock:
+            self._core.finished(launch, future.result() if error is None else error, self._clock())
+            outcomes = self._outcomes()
+        self.wake()
+        self._answer(outcomes)
+
+    def _outcomes(self) -> list[Outcome]:
+        outcomes, self._core.outcomes = self._core.outcomes, []
+        return outcomes
+
+    def _answer(self, outcomes: list[Outcome]) -> None:
+        """Completes futures; the lock is not held, for their callbacks may do anything."""
+        now = self._clock()
+        for outcome in outcomes:
+            work, answer = outcome.work, outcome.answer
+            if work.lease is not None:
+                work.lease.release()
+            if not work.future.set_running_or_notify_cancel():
+                continue
+            if isinstance(answer, BatchResult):
+                timings = answer.timings
+                timings.total_ns = round((now - work.accepted) * 1e9)
+                timings.queue_ns = round(((now if work.started is None else work.started) - work.accepted) * 1e9)
+                self._metrics.answered(work.batch.key.plugin, answer)
+                work.future.set_result(answer)
+            else:
+                work.future.set_exception(answer)
+
+    def _run(self) -> None:
+        while True:
+            with self._signal:
+                seen = self._version
+            if self._step():
+                continue
+            with self._lock:
+                due, soon = self._core.next_time(), self._core.look_again_s
+            timeout = min(due - self._clock(), float("inf") if soon is None else soon)
+            with self._signal:
+                if self._stopped:
+                    return
+                if self._version == seen:
+                    self._signal.wait(min(max(timeout, 0.001), threading.TIMEOUT_MAX))
+
+    def measure(self, device: Device, key: BatchKey, small: tuple[int, float], large: tuple[int, float]) -> None:
+        """Sets the cost model of a device and operation from two launches, each (units, seconds)."""
+        with self._lock:
+            self._core.router.measure(device.device, key, small, large)
+
+    def held(self) -> dict[str, Held]:
+        """Accepted and unanswered work by plugin."""
+        with self._lock:
+            held = self._core.backlog.held.items()
+            return {plugin: Held(h.requests, h.items, h.bytes) for plugin, h in held if h.requests}
+
+    def _queue_sizes(self) -> dict[str, tuple[int, int]]:
+        return {plugin: (held.items, held.bytes) for plugin, held in self.held().items()}
+
+    def drain(self, timeout_s: float) -> dict[str, int]:
+        """Refuses new work and waits for the old, bounded. Returns the requests still open then, by plugin."""
+        with self._lock:
+            self._draining = True
+        end = self._clock() + timeout_s
+        while (held := self.held()) and (left := end - self._clock()) > 0:
+            with self._signal:
+                self._signal.wait(min(left, 0.05))
+        return {plugin: counts.requests for plugin, counts in held.items()}
+
+    def close(self) -> None:
+        """Ends the threads. What still waits is answered with StoppingError or as UNDETERMINED. Idempotent."""
+        with self._lock:
+            self._draining = True
+            self._core.abandon()
+            outcomes = self._outcomes()
+        self._answer(outcomes)
+        with self._signal:
+            self._stopped = True
+            self._signal.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()

@@ -1,0 +1,163 @@
+"""Prometheus metrics, in a registry of their own. Updated once a request or launch, never once an item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from verifier import __version__
+from verifier.model import BatchResult
+
+__all__ = ["Metrics", "MetricsServer"]
+
+_FIRST_MALFORMED = 16
+_SECONDS = (25e-6, 1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 2, 5, 10)
+_ITEMS = tuple(float(1 << exponent) for exponent in range(0, 21, 2))
+
+QueueSizes = Callable[[], Mapping[str, tuple[int, int]]]
+
+
+class _Queues(Collector):
+    """Reads queue sizes when they are asked for."""
+
+    def __init__(self, sizes: QueueSizes) -> None:
+        self._sizes = sizes
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return self._families({})
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        return self._families(self._sizes())
+
+    def _families(self, sizes: Mapping[str, tuple[int, int]]) -> list[GaugeMetricFamily]:
+        items = GaugeMetricFamily("verifier_queue_items", "Items accepted and not answered.", labels=["plugin"])
+        nbytes = GaugeMetricFamily("verifier_queue_bytes", "Bytes accepted and not answered.", labels=["plugin"])
+        for plugin, (count, size) in sizes.items():
+            items.add_metric([plugin], count)
+            nbytes.add_metric([plugin], size)
+        return [items, nbytes]
+
+
+class MetricsServer:
+    """The listener that Prometheus scrapes."""
+
+    def __init__(self, registry: CollectorRegistry, address: str, port: int) -> None:
+        self._server, self._thread = start_http_server(port, address, registry)
+        self.port: int = self._server.server_port
+
+    def close(self) -> None:
+        """Ends the listener."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Metrics:
+    """What the daemon counts. One object a daemon; the names are documented in docs/operating.md."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = self._counter("requests", "Requests answered, by status.", "rpc", "plugin", "code")
+        self._items = self._counter("items", "Items answered, by verdict.", "plugin", "verdict")
+        self._batches = self._counter("batches", "Launches on a device.", "plugin", "device")
+        self._rejected = self._counter("rejected", "Requests given up before they ran.", "plugin", "reason")
+        self._fallback = self._counter("fallback_items", "Items run again elsewhere.", "plugin", "why")
+        self._given_up = self._counter("undetermined_items", "Items left undecided.", "plugin", "why")
+        self._device_errors = self._counter("device_errors", "Faults of workers.", "device", "error")
+        self._swaps = self._counter("plugin_swaps", "Loads and unloads of plugins.", "plugin", "result")
+        self._batch_items = Histogram(
+            "verifier_batch_items", "Items of a launch.", ["plugin"], buckets=_ITEMS, registry=self.registry
+        )
+        self._queue_s = self._seconds("queue", "From acceptance until the first launch.")
+        self._device_s = self._seconds("device", "Copies and kernels of a launch.")
+        self._total_s = self._seconds("total", "From acceptance until the answer was ready.")
+        self._plugin_state = self._gauge("plugin_state", "1 for the state it is in.", "plugin", "version", "state")
+        self._device_up = self._gauge("device_up", "Whether the device's worker takes work.", "device")
+        self._in_flight = self._gauge("rpcs_in_flight", "Calls being handled.", "rpc")
+        self._start_s = self._gauge("start_seconds", "From the start of the process until ready.")
+        self._gauge("build_info", "What runs here.", "version").labels(__version__).set(1)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"verifier_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"verifier_{name}", text, labels, registry=self.registry)
+
+    def _seconds(self, name: str, text: str) -> Histogram:
+        return Histogram(f"verifier_{name}_seconds", text, ["plugin"], buckets=_SECONDS, registry=self.registry)
+
+    def serve(self, address: str, port: int) -> MetricsServer:
+        """Opens the listener; port 0 takes a free one."""
+        return MetricsServer(self.registry, address, port)
+
+    def watch_queues(self, sizes: QueueSizes) -> None:
+        """`sizes()` gives (items, bytes) by plugin."""
+        self.registry.register(_Queues(sizes))
+
+    def request(self, rpc: str, plugin: str, code: str) -> None:
+        """A request was answered with a status."""
+        self._requests.labels(rpc, plugin, code).inc()
+
+    def in_flight(self, rpc: str) -> Gauge:
+        """The gauge of calls being handled, for `track_inprogress`."""
+        return self._in_flight.labels(rpc)
+
+    def answered(self, plugin: str, result: BatchResult) -> None:
+        """A request has its result."""
+        decided = int(np.bitwise_count(result.decided).sum())
+        valid = int(np.bitwise_count(result.valid & result.decided).sum())
+        malformed = int(np.count_nonzero(result.codes >= _FIRST_MALFORMED))
+        counts = {
+            "valid": valid,
+            "invalid": decided - valid - malformed,
+            "malformed": malformed,
+            "undetermined": result.items - decided,
+        }
+        for verdict, count in counts.items():
+            if count > 0:
+                self._items.labels(plugin, verdict).inc(count)
+        self._queue_s.labels(plugin).observe(result.timings.queue_ns / 1e9)
+        self._total_s.labels(plugin).observe(result.timings.total_ns / 1e9)
+
+    def launched(self, plugin: str, device: str, items: int, device_ns: int) -> None:
+        """A launch came back."""
+        self._batches.labels(plugin, device).inc()
+        self._batch_items.labels(plugin).observe(items)
+        self._device_s.labels(plugin).observe(device_ns / 1e9)
+
+    def rejected(self, plugin: str, reason: str) -> None:
+        """A request was given up before it ran: queue_full, deadline, cancelled, too_large."""
+        self._rejected.labels(plugin, reason).inc()
+
+    def fallback(self, plugin: str, why: str, items: int) -> None:
+        """Items were run again on another device."""
+        self._fallback.labels(plugin, why).inc(items)
+
+    def undetermined(self, plugin: str, why: str, items: int) -> None:
+        """Items were given up undecided."""
+        self._given_up.labels(plugin, why).inc(items)
+
+    def device_error(self, device: str, error: str) -> None:
+        """A worker's process was lost or a device failed."""
+        self._device_errors.labels(device, error).inc()
+
+    def device_up(self, device: str, up: bool) -> None:
+        """A worker's state changed."""
+        self._device_up.labels(device).set(up)
+
+    def plugin_state(self, plugin: str, version: str, state: str, states: Iterable[str]) -> None:
+        """An instance is in `state`, one of `states`."""
+        for name in states:
+            self._plugin_state.labels(plugin, version, name).set(name == state)
+
+    def swapped(self, plugin: str, result: str) -> None:
+        """A load or unload ended."""
+        self._swaps.labels(plugin, result).inc()
+
+    def started(self, seconds: float) -> None:
+        """The daemon is ready."""
+        self._start_s.set(seconds)
