@@ -1,0 +1,148 @@
+"""The child: it owns one device and runs what the parent puts into the slots.
+
+Three threads: this process's first takes batches and submits them, a second finishes them in order, a third loads
+and unloads plugins and notices the parent's end. Where the device works in place the first does the finishing too,
+which spares small batches a change of threads.
+
+    python -m verifier.workers._child CONTROL BATCHES MEMORY     (inherited file descriptors)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import faulthandler
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+
+from verifier.drivers import open_driver
+from verifier.drivers._driver import DeviceInfo, Driver
+from verifier.errors import BackendError
+from verifier.workers._instance import Instance
+from verifier.workers._messages import Answer, Done, Failed, Hello, Job, Late, Load, Problem, Ready, Unload
+from verifier.workers._pipeline import Pipeline, Submitted
+from verifier.workers._slots import Slots
+
+__all__ = ["main"]
+
+
+class Child:
+    """One device and its loaded instances."""
+
+    def __init__(self, driver: Driver, pipeline: Pipeline, control: Connection, batches: Connection) -> None:
+        self._driver = driver
+        self._pipeline = pipeline
+        self._control = control
+        self._batches = batches
+        self._instances: dict[int, Instance] = {}
+        self._submitted: queue.SimpleQueue[Submitted | Failed | Late | None] = queue.SimpleQueue()
+
+    def serve(self) -> None:
+        """Runs batches until the parent says that there are no more."""
+        threading.Thread(target=self._serve_control, daemon=True, name="control").start()
+        if self._driver.info.unified:
+            while (job := self._next_job()) is not None:
+                self._answer(self._submit(job))
+        else:
+            finisher = threading.Thread(target=self._finish_all, name="finish")
+            finisher.start()
+            while (job := self._next_job()) is not None:
+                self._submitted.put(self._submit(job))
+            self._submitted.put(None)
+            finisher.join()
+        for instance in self._instances.values():
+            instance.close()
+
+    def _next_job(self) -> Job | None:
+        try:
+            job: Job | None = self._batches.recv()
+        except EOFError:  # the parent is gone
+            return None
+        return job
+
+    def _submit(self, job: Job) -> Submitted | Failed | Late:
+        if job.deadline is not None and time.monotonic() > job.deadline:
+            return Late(job.ticket)
+        try:
+            instance = self._instances.get(job.instance_id)
+            if instance is None:
+                raise BackendError(f"instance {job.instance_id} is not loaded here")
+            return self._pipeline.submit(instance, job)
+        except Exception as error:
+            return Failed(job.ticket, Problem.of(error))
+
+    def _answer(self, submitted: Submitted | Failed | Late) -> None:
+        answer: Answer
+        if isinstance(submitted, Submitted):
+            try:
+                answer = Done(submitted.job.ticket, self._pipeline.finish(submitted))
+            except Exception as error:
+                answer = Failed(submitted.job.ticket, Problem.of(error))
+        else:
+            answer = submitted
+        self._batches.send(answer)
+
+    def _finish_all(self) -> None:
+        self._driver.attach()
+        while (submitted := self._submitted.get()) is not None:
+            self._answer(submitted)
+
+    def _serve_control(self) -> None:
+        self._driver.attach()
+        while True:
+            try:
+                request = self._control.recv()
+                self._control.send(self._obey(request))
+            except (EOFError, OSError):
+                # The parent is gone. Nobody reads what still runs, and a kernel may hang: leave at once.
+                os._exit(0)
+
+    def _obey(self, request: Load | Unload) -> Ready | Problem:
+        try:
+            if isinstance(request, Load):
+                self._instances[request.instance_id] = Instance(self._driver, request.plan, request.image)
+            elif (instance := self._instances.pop(request.instance_id, None)) is not None:
+                instance.close()
+        except Exception as error:
+            return Problem.of(error)
+        return Ready()
+
+
+def _open(hello: Hello) -> Driver:
+    # cpu:0, cpu:1, ... are the one CPU that has this machine, each with threads of its own.
+    kind = hello.device_id.partition(":")[0]
+    return open_driver("cpu" if kind == "cpu" else hello.device_id, **hello.options.driver)
+
+
+def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
+    """Runs until the parent ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent drains first, then ends us
+    faulthandler.enable()
+    control, batches = Connection(control_fd), Connection(batches_fd)
+    hello: Hello = control.recv()
+    options = hello.options
+    with ExitStack() as resources:
+        try:
+            slots = Slots(memory_fd, options.slots, options.slot_bytes)
+            os.close(memory_fd)
+            driver = _open(hello)
+            resources.callback(driver.close)
+            if not driver.info.unified:
+                resources.callback(driver.register(slots.memory).close)
+            pipeline = Pipeline(driver, slots.slots, options)
+            resources.callback(pipeline.close)
+        except Exception as error:
+            control.send(Problem.of(error))
+            return
+        device: DeviceInfo = dataclasses.replace(driver.info, id=hello.device_id)
+        control.send(device)
+        Child(driver, pipeline, control, batches).serve()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,117 @@
+"""How a batch is cut, and where a chunk's columns lie on the device."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from verifier.drivers._abi import BatchStruct
+from verifier.model import Bytes
+from verifier.workers._layout import Layout, aligned
+
+__all__ = ["Chunk", "Copy", "chunk_items", "copied_chunk", "in_place_chunk"]
+
+
+class Copy(NamedTuple):
+    """Bytes of the slot and where they lie on the device, relative to the chunk's memory."""
+
+    slot: int
+    nbytes: int
+    device: int
+
+
+class Chunk(NamedTuple):
+    """Items [begin, begin + items) of a batch. Addresses are relative to the chunk's memory on the device."""
+
+    begin: int
+    items: int
+    nbytes: int
+    copies_in: list[Copy]
+    copies_out: list[Copy]
+    columns: list[tuple[int, int, int]]  # data (biased), offsets (-1: fixed width), stride
+    constant: int
+    codes: int
+    outputs: list[int]
+
+    def fill(self, batch: BatchStruct, base: int, layout: Layout) -> None:
+        """Writes the chunk's addresses into `batch`, its memory being at `base`."""
+        batch.items = self.items
+        batch.capacity = (self.items + 31) // 32 * 32
+        for place, (data, offsets, stride) in zip(batch.inputs, self.columns, strict=False):
+            place.data = base + data
+            place.offsets = base + offsets if offsets >= 0 else 0
+            place.stride = stride
+        batch.constant = base + self.constant
+        batch.constant_bytes = layout.constant_bytes
+        batch.codes = base + self.codes
+        for i, (output, width) in enumerate(zip(self.outputs, layout.output_bytes, strict=True)):
+            batch.outputs[i] = base + output
+            batch.output_strides[i] = width
+
+
+def chunk_items(layout: Layout, lanes: int, rounds: int, nbytes: int) -> int:
+    """Items of a chunk: whole launches of `lanes` items, at least `rounds` of them and at least `nbytes` of input."""
+    per_round = (lanes + 31) // 32 * 32
+    item_bytes = max(1, layout.codes // layout.items)
+    return per_round * max(rounds, -(-nbytes // (item_bytes * per_round)))
+
+
+def in_place_chunk(layout: Layout, begin: int, items: int) -> Chunk:
+    """A chunk whose memory is the slot itself."""
+    columns = [
+        (place.data, place.offsets + 4 * begin, 0)
+        if place.offsets >= 0
+        else (place.data + begin * place.stride, -1, place.stride)
+        for place in layout.inputs
+    ]
+    outputs = [at + begin * width for at, width in zip(layout.outputs, layout.output_bytes, strict=True)]
+    return Chunk(begin, items, 0, [], [], columns, layout.constant, layout.codes + begin, outputs)
+
+
+def copied_chunk(slot: Bytes, layout: Layout, begin: int, items: int) -> Chunk:
+    """A chunk with memory of its own. A chunk that is the whole batch is laid out as its slot: one copy each way."""
+    if items == layout.items:
+        return in_place_chunk(layout, 0, items)._replace(
+            nbytes=layout.valid,
+            copies_in=[Copy(0, layout.codes, 0)],
+            copies_out=[Copy(layout.codes, layout.valid - layout.codes, layout.codes)],
+        )
+    end = 0
+
+    def take(at: int, nbytes: int) -> Copy:
+        nonlocal end
+        copy = Copy(at, nbytes, end)
+        end = aligned(end + nbytes)
+        return copy
+
+    copies_in = []
+    columns = []
+    for place in layout.inputs:
+        if place.offsets >= 0:
+            offsets = take(place.offsets + 4 * begin, 4 * (items + 1))
+            first, last = slot[offsets.slot : offsets.slot + offsets.nbytes].view(np.uint32)[[0, -1]].tolist()
+            data = take(place.data + first, last - first)
+            copies_in += [offsets, data]
+            columns.append((data.device - first, offsets.device, 0))
+        else:
+            data = take(place.data + begin * place.stride, items * place.stride)
+            copies_in.append(data)
+            columns.append((data.device, -1, place.stride))
+    constant = take(layout.constant, layout.constant_bytes)
+    copies_in.append(constant)
+    codes = take(layout.codes + begin, items)
+    outputs = [
+        take(at + begin * width, items * width) for at, width in zip(layout.outputs, layout.output_bytes, strict=True)
+    ]
+    return Chunk(
+        begin,
+        items,
+        end,
+        [copy for copy in copies_in if copy.nbytes],
+        [codes, *outputs],
+        columns,
+        constant.device,
+        codes.device,
+        [output.device for output in outputs],
+    )

@@ -1,0 +1,126 @@
+"""What parent and child say to each other. Named tuples: they pickle fast, and a batch's latency holds two."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from verifier.drivers._driver import DeviceInfo, Image
+from verifier.errors import BackendError, DeviceUnavailableError, PluginError, VerifierError
+from verifier.workers._layout import Layout
+from verifier.workers._options import WorkerOptions
+
+__all__ = [
+    "Done",
+    "Failed",
+    "Hello",
+    "Job",
+    "Late",
+    "Load",
+    "OperationPlan",
+    "Plan",
+    "Problem",
+    "Ready",
+    "Unload",
+]
+
+
+class OperationPlan(NamedTuple):
+    """What the child must know of an operation."""
+
+    stages: tuple[str, ...]
+    outputs: tuple[int, ...]  # bytes of an item's
+
+
+class Plan(NamedTuple):
+    """What the child must know of a manifest."""
+
+    state: tuple[str, ...]
+    operations: tuple[OperationPlan, ...]
+
+
+class Problem(NamedTuple):
+    """An error on its way through a pipe."""
+
+    kind: str
+    text: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Problem:
+        """An error nobody foresaw is sticky: what the process holds is not known any more."""
+        if isinstance(error, BackendError):
+            return cls("sticky" if error.sticky else "backend", str(error))
+        if isinstance(error, DeviceUnavailableError):
+            return cls("unavailable", str(error))
+        if isinstance(error, PluginError):
+            return cls("plugin", str(error))
+        return cls("sticky", f"{type(error).__name__}: {error}")
+
+    def error(self) -> VerifierError:
+        """The error again."""
+        if self.kind == "unavailable":
+            return DeviceUnavailableError(self.text)
+        if self.kind == "plugin":
+            return PluginError(self.text)
+        return BackendError(self.text, sticky=self.kind == "sticky")
+
+
+class Hello(NamedTuple):
+    """To the child, first: what to open. Answered by DeviceInfo or Problem."""
+
+    device_id: str
+    options: WorkerOptions
+
+
+class Load(NamedTuple):
+    """To the child: answered by Ready or Problem."""
+
+    instance_id: int
+    plan: Plan
+    image: Image
+
+
+class Unload(NamedTuple):
+    """To the child, when no batch of the instance is in flight: answered by Ready or Problem."""
+
+    instance_id: int
+
+
+class Ready(NamedTuple):
+    """From the child: done."""
+
+
+class Job(NamedTuple):
+    """To the child: a batch that lies in a slot."""
+
+    ticket: int
+    slot: int
+    instance_id: int
+    operation: int
+    parameters: tuple[int, ...]
+    deadline: float | None  # time.monotonic(), which is the machine's and so both processes'
+    layout: Layout
+
+
+class Done(NamedTuple):
+    """From the child: the slot holds the results."""
+
+    ticket: int
+    device_ns: int
+
+
+class Failed(NamedTuple):
+    """From the child: the slot holds nothing to be read."""
+
+    ticket: int
+    problem: Problem
+
+
+class Late(NamedTuple):
+    """From the child: the deadline had passed before the batch was begun."""
+
+    ticket: int
+
+
+Request = Hello | Load | Unload
+Reply = DeviceInfo | Ready | Problem
+Answer = Done | Failed | Late

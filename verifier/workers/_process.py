@@ -1,0 +1,328 @@
+"""One life of a worker's process, seen from the parent: its slots, its batches in flight, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import verifier
+from verifier.drivers._driver import DeviceInfo, Image
+from verifier.errors import BackendError, DeadlineError
+from verifier.model import Batch, BatchKey, BatchResult
+from verifier.workers._layout import Layout, write_parts
+from verifier.workers._messages import (
+    Answer,
+    Done,
+    Failed,
+    Hello,
+    Job,
+    Late,
+    Load,
+    Plan,
+    Problem,
+    Reply,
+    Request,
+    Unload,
+)
+from verifier.workers._options import WorkerOptions
+from verifier.workers._results import read_results
+from verifier.workers._slots import Slots
+
+__all__ = ["Loss", "Process"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why a process was lost, and which instances it was running, the likeliest cause first."""
+
+    kind: str  # died, sticky, watchdog, start
+    error: BackendError
+    instance_ids: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Flight:
+    job: Job
+    parts: list[int]
+    future: Future[list[BatchResult]] = field(default_factory=Future)
+
+
+class Process:
+    """A started process. It is used until it is lost or stopped, and never again after that."""
+
+    def __init__(
+        self, device_id: str, options: WorkerOptions, on_room: Callable[[], None], on_error: Callable[[str], None]
+    ) -> None:
+        """Starts the process; `hello` waits until it is ready.
+
+        `on_room` is called when a slot has become free, `on_error` with the kind of every error.
+        """
+        self.device_id = device_id
+        self.lost = threading.Event()
+        self.loss: Loss | None = None
+        self._options = options
+        self._on_room = on_room
+        self._on_error = on_error
+        self._changed = threading.Condition()
+        self._sending = threading.Lock()  # batches reach the child in the order of `_flights`
+        self._asking = threading.Lock()
+        self._flights: dict[int, _Flight] = {}
+        self._free = list(range(options.slots))
+        self._tickets = 0
+        self._head_since = 0.0
+        self._loading: int | None = None
+        self._stopping = False
+        memory = Slots.create(options.slots, options.slot_bytes)
+        try:
+            self._slots = Slots(memory, options.slots, options.slot_bytes).slots
+            self._popen, self._control, self._batches = _spawn(memory)
+        finally:
+            os.close(memory)
+        self._reader = threading.Thread(target=self._read, name=f"{device_id} results", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._popen.pid
+
+    def hello(self) -> DeviceInfo:
+        """Has the child open its device. Raises DeviceUnavailableError, BackendError."""
+        device = self._ask(Hello(self.device_id, self._options), self._options.start_timeout_s, "start")
+        assert isinstance(device, DeviceInfo)
+        return device
+
+    def load(self, instance_id: int, plan: Plan, image: Image) -> None:
+        """Raises PluginError, BackendError."""
+        self._loading = instance_id
+        try:
+            self._ask(Load(instance_id, plan, image), self._options.load_timeout_s, "watchdog")
+        finally:
+            self._loading = None
+
+    def unload(self, instance_id: int) -> None:
+        """Waits for the instance's batches, which the watchdog bounds, and frees it. Raises BackendError."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.loss is not None or not self._runs(instance_id))
+        self._ask(Unload(instance_id), self._options.load_timeout_s, "watchdog")
+
+    def room(self) -> int:
+        """Free slots of a process that is sound."""
+        return len(self._free) if self.loss is None else 0
+
+    def run(
+        self,
+        instance_id: int,
+        operation: int,
+        key: BatchKey,
+        parts: Sequence[Batch],
+        layout: Layout,
+        deadline: float | None,
+    ) -> Future[list[BatchResult]]:
+        """Sends a batch. Raises BackendError, DeadlineError where it could not be sent."""
+        slot = self._take_slot(deadline)
+        try:
+            write_parts(self._slots[slot], layout, parts, key.constant)
+        except BaseException:
+            self._free_slot(slot)
+            raise
+        with self._sending:
+            with self._changed:
+                self._require()
+                self._tickets += 1
+                job = Job(self._tickets, slot, instance_id, operation, key.parameters, deadline, layout)
+                flight = _Flight(job, [part.items for part in parts])
+                flight.future.set_running_or_notify_cancel()
+                if not self._flights:
+                    self._head_since = time.monotonic()
+                self._flights[job.ticket] = flight
+            try:
+                self._batches.send(job)
+            except OSError:
+                self.lose("died")
+        return flight.future
+
+    def overdue(self) -> bool:
+        """Whether the oldest batch has run longer than it may."""
+        with self._changed:
+            head = next(iter(self._flights.values()), None)
+            if head is None:
+                return False
+            limit = self._options.batch_limit_s + self._options.item_limit_s * head.job.layout.items
+            return time.monotonic() - self._head_since > limit
+
+    def lose(self, kind: str, problem: str = "") -> None:
+        """Gives the process up: kills it and fails its batches. Nothing of them is read. Idempotent."""
+        with self._changed:
+            if self.loss is not None or self._stopping:
+                return
+            flights = list(self._flights.values())
+            self._flights.clear()
+            running = [flight.job.instance_id for flight in flights]
+            if self._loading is not None:
+                running.insert(0, self._loading)
+            self._popen.kill()
+            problem = problem or f"its process ended: {self._ending()}"
+            error = BackendError(f"{self.device_id}: {problem}", sticky=True)
+            self.loss = Loss(kind, error, tuple(dict.fromkeys(running)))
+            self._changed.notify_all()
+        self._on_error(kind)
+        for flight in flights:
+            flight.future.set_exception(self.loss.error)
+        self.lost.set()
+
+    def stop(self) -> None:
+        """Waits for the batches in flight, then ends the process. Bounded in time; idempotent."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.loss is not None or not self._flights, self._options.drain_timeout_s)
+            self._stopping = True
+            flights = list(self._flights.values())
+            self._flights.clear()
+            self._changed.notify_all()
+        for flight in flights:
+            flight.future.set_exception(BackendError(f"{self.device_id}: stopped before the batch was done"))
+        self.lost.set()
+        try:
+            with self._sending:
+                self._batches.send(None)
+            self._popen.wait(self._options.stop_timeout_s)
+        except (OSError, subprocess.TimeoutExpired):
+            self._popen.kill()
+
+    def kill(self) -> None:
+        """Ends the process at once, as if it had died."""
+        self._popen.kill()
+
+    def dispose(self, timeout_s: float) -> bool:
+        """Waits for the end of a process that was killed or stopped, and closes the pipes.
+
+        False: it has not ended, as one that is stuck in its device's driver may not. It still holds the device.
+        """
+        try:
+            self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        self._reader.join()
+        with self._asking, self._sending:
+            self._control.close()
+            self._batches.close()
+        return True
+
+    def _runs(self, instance_id: int) -> bool:
+        return any(flight.job.instance_id == instance_id for flight in self._flights.values())
+
+    def _require(self) -> None:
+        if self.loss is not None:
+            raise self.loss.error
+        if self._stopping:
+            raise BackendError(f"{self.device_id}: stopped")
+
+    def _take_slot(self, deadline: float | None) -> int:
+        with self._changed:
+            while True:
+                self._require()
+                if self._free:
+                    return self._free.pop()
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise DeadlineError(f"{self.device_id}: no room before the deadline")
+                self._changed.wait(left)
+
+    def _free_slot(self, slot: int) -> None:
+        with self._changed:
+            self._free.append(slot)
+            self._changed.notify_all()
+
+    def _ask(self, request: Request, timeout_s: float, late: str) -> Reply:
+        """Sends a request and waits for its answer. A process that does not answer in time is lost."""
+        with self._asking:
+            try:
+                self._require()
+                self._control.send(request)
+                if not self._control.poll(timeout_s):
+                    self.lose(late, f"{type(request).__name__.lower()} took longer than {timeout_s:g} s")
+                    self._require()
+                reply: Reply = self._control.recv()
+            except (EOFError, OSError):
+                self.lose("died")
+                self._require()
+                raise
+        if isinstance(reply, Problem):
+            if reply.kind == "sticky":
+                self.lose("sticky", reply.text)
+            raise reply.error()
+        return reply
+
+    def _read(self) -> None:
+        while True:
+            try:
+                answer: Answer = self._batches.recv()
+            except (EOFError, OSError):
+                self.lose("died")
+                return
+            self._take(answer)
+
+    def _take(self, answer: Answer) -> None:
+        if isinstance(answer, Failed) and answer.problem.kind == "sticky":
+            self.lose("sticky", answer.problem.text)
+            return
+        with self._changed:
+            flight = self._flights.get(answer.ticket)
+        if flight is None:  # the process was given up meanwhile
+            return
+        slot = flight.job.slot
+        results: list[BatchResult] = []
+        if isinstance(answer, Done):
+            results = read_results(
+                self._slots[slot], flight.job.layout, flight.parts, self.device_id, answer.device_ns
+            )
+        with self._changed:
+            if self._flights.pop(answer.ticket, None) is None:
+                return
+            self._head_since = time.monotonic()
+            self._free.append(slot)
+            self._changed.notify_all()
+        self._on_room()
+        if isinstance(answer, Done):
+            flight.future.set_result(results)
+        elif isinstance(answer, Late):
+            flight.future.set_exception(
+                DeadlineError(f"{self.device_id}: the deadline passed before the batch began")
+            )
+        else:
+            self._on_error("batch")
+            flight.future.set_exception(answer.problem.error())
+
+    def _ending(self) -> str:
+        try:
+            code = self._popen.wait(1.0)
+        except subprocess.TimeoutExpired:
+            return "killed"
+        return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
+
+
+def _spawn(memory: int) -> tuple[subprocess.Popen[bytes], Connection, Connection]:
+    """A fresh interpreter, which inherits nothing but the two pipes and the slots."""
+    control, child_control = socket.socketpair()
+    batches, child_batches = socket.socketpair()
+    fds = (child_control.fileno(), child_batches.fileno(), memory)
+    path = [str(Path(verifier.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with control, batches, child_control, child_batches:
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "verifier.workers._child", *map(str, fds)],
+            pass_fds=fds,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+            stdin=subprocess.DEVNULL,
+            process_group=0,  # Ctrl-C is for the parent, which drains
+        )
+        return popen, Connection(control.detach()), Connection(batches.detach())
