@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from typing import Protocol
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from verifier.drivers._driver import Image
 from verifier.errors import BackendError, PluginError
 from verifier.model import Bytes
 
-__all__ = ["check_abi", "check_contiguous", "check_digest", "check_no_children", "check_size", "copy_of"]
+__all__ = ["Child", "check_abi", "check_contiguous", "check_digest", "check_no_children", "check_size", "copy_of"]
 
 
 def check_abi(info: PluginInfo) -> None:
@@ -33,11 +34,18 @@ def check_digest(image: Image) -> None:
         raise PluginError("the image's bytes do not agree with its digest")
 
 
-def check_no_children(children: Iterable[object]) -> None:
+class Child(Protocol):
+    """Something that depends on a device and must be closed before it."""
+
+    noun: str
+
+
+def check_no_children(children: Iterable[Child]) -> None:
     """Raises BackendError where something that depends on a device is still open."""
-    counts = Counter(type(child).__name__ for child in children)
+    counts = Counter(child.noun for child in children)
     if counts:
-        raise BackendError(f"device: still open: {', '.join(f'{n} {name}' for name, n in sorted(counts.items()))}")
+        listed = ", ".join(f"{count} {noun}{'s' * (count > 1)}" for noun, count in sorted(counts.items()))
+        raise BackendError(f"device: still open: {listed}")
 
 
 def copy_of(error: BackendError) -> BackendError:

@@ -141,7 +141,10 @@ class Driver(Protocol):
     def register(self, array: Bytes) -> Buffer:
         """Page-locks memory that exists, such as a shared-memory slot. `close` unlocks it."""
 
-    def stream(self) -> Stream: ...
+    def stream(self, *, inline: bool = False) -> Stream:
+        """A new stream. `inline`: where the device is the CPU its work is done before a call returns, which spares
+        small batches a change of threads; elsewhere it changes nothing."""
+
     def memory_free_bytes(self) -> int: ...
     def synchronize(self) -> None:
         """Waits for everything. Raises BackendError with the first failure since the last call."""

@@ -32,6 +32,8 @@ class HostFunction:
 class HostModule:
     """A loaded library. It is unloaded only when no stream has work of it."""
 
+    noun = "module"
+
     def __init__(self, driver: HostDriver, image: Image) -> None:
         self._driver = driver
         self._library: Library | None = Library(image.data)

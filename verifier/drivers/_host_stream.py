@@ -54,20 +54,23 @@ class HostEvent:
 
 
 class HostStream:
-    """Work in order, on a thread of its own.
+    """Work in order, on a thread of its own, or `inline`: done by the caller before the call returns.
 
     After a failure the work behind it is skipped until `synchronize` has raised the error: events recorded
     meanwhile raise it too, so that nothing that was skipped can pass for done.
     """
 
-    def __init__(self, driver: HostDriver) -> None:
+    noun = "stream"
+
+    def __init__(self, driver: HostDriver, *, inline: bool = False) -> None:
         self._driver = driver
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._error: BackendError | None = None
-        self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
+        self._thread = None if inline else threading.Thread(target=self._run, name="stream", daemon=True)
         self._is_open = True
         driver.opened(self)
-        self._thread.start()
+        if self._thread is not None:
+            self._thread.start()
 
     def copy_in(self, destination: int, source: Bytes) -> None:
         """Copies a contiguous array to the address."""
@@ -100,7 +103,7 @@ class HostStream:
         """An event at the end of what was put in so far."""
         self._check_open()
         event = HostEvent()
-        self._work.put(lambda: event._reach(self._error))
+        self._do(lambda: event._reach(self._error))
         return event
 
     def wait(self, event: Event) -> None:
@@ -119,8 +122,9 @@ class HostStream:
         if not self._is_open:
             return
         self._is_open = False
-        self._work.put(None)
-        self._thread.join()
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
         self._driver.closed(self)
 
     def _check_open(self) -> None:
@@ -143,7 +147,13 @@ class HostStream:
                 if always is not None:
                     always()
 
-        self._work.put(step)
+        self._do(step)
+
+    def _do(self, step: Callable[[], None]) -> None:
+        if self._thread is None:
+            step()
+        else:
+            self._work.put(step)
 
     def _run(self) -> None:
         while (step := self._work.get()) is not None:

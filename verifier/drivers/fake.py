@@ -94,10 +94,10 @@ class FakeDriver(HostDriver):
         self._call("register")
         return super().register(array)
 
-    def stream(self) -> HostStream:
+    def stream(self, *, inline: bool = False) -> HostStream:
         """As the CPU's."""
         self._call("stream")
-        return super().stream()
+        return super().stream(inline=inline)
 
     def memory_free_bytes(self) -> int:
         """Memory that is not allocated."""

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from verifier.drivers._abi import BatchStruct
-from verifier.drivers._checks import check_contiguous, check_digest, check_no_children, check_size
+from verifier.drivers._checks import Child, check_contiguous, check_digest, check_no_children, check_size
 from verifier.drivers._driver import Buffer, DeviceInfo, Image
 from verifier.drivers._host_module import HostFunction, HostModule
 from verifier.drivers._host_stream import HostStream
@@ -51,10 +51,12 @@ def host_device(threads: int | None = None) -> DeviceInfo:
 class HostBuffer:
     """Memory of this process."""
 
+    noun = "buffer"
+
     def __init__(self, driver: HostDriver, memory: Bytes) -> None:
         self._driver = driver
         self._memory: Bytes | None = memory
-        self.address: int = memory.__array_interface__["data"][0]  # ctypes.data is not right for empty views
+        self.address = memory.ctypes.data
         self.nbytes = memory.size
         driver.opened(self)
 
@@ -80,7 +82,7 @@ class HostDriver:
         # The stream's own thread is one of them.
         helpers = self.info.units - 1
         self._pool = ThreadPoolExecutor(helpers, thread_name_prefix="lane") if helpers else None
-        self._children: dict[int, object] = {}
+        self._children: dict[int, Child] = {}
         self._is_open = True
 
     def attach(self) -> None:
@@ -112,10 +114,10 @@ class HostDriver:
         check_contiguous("array", array)
         return HostBuffer(self, array)
 
-    def stream(self) -> HostStream:
+    def stream(self, *, inline: bool = False) -> HostStream:
         """A new stream."""
         self._check_open()
-        return HostStream(self)
+        return HostStream(self, inline=inline)
 
     def memory_free_bytes(self) -> int:
         """Memory that the system can give without swapping."""
@@ -157,11 +159,11 @@ class HostDriver:
         first = -memory.ctypes.data % _ALIGNMENT
         return memory[first : first + nbytes]
 
-    def opened(self, child: object) -> None:
+    def opened(self, child: Child) -> None:
         """Counts something that depends on the device."""
         self._children[id(child)] = child
 
-    def closed(self, child: object) -> None:
+    def closed(self, child: Child) -> None:
         """Forgets it."""
         self._children.pop(id(child), None)
 
