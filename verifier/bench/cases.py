@@ -1,0 +1,196 @@
+"""What is measured, by stable names.
+
+sm2-verify-unknown          a batch of 2^20 (on the CPU less), transfers from page-locked memory included
+...-kernel                  the same with the columns on the device already
+sm2-verify-8192-latency     seconds from the order to the verdicts
+...-cpu                     where it ran on the CPU
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from verifier.bench.limits import Limits
+from verifier.bench.peers import peers_for
+from verifier.bench.records import Record
+from verifier.bench.rig import Rig, Slot, columns_of
+from verifier.bench.signatures import SignatureSet, make_signatures
+from verifier.drivers import DeviceInfo
+from verifier.errors import SelfTestError
+from verifier.model import Code, Column
+
+__all__ = ["CASES", "Case", "Settings", "peer_records"]
+
+ITEM_BYTES = 32 + 64 + 64
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long to measure."""
+
+    batch: int
+    runs: int
+    sweep: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A family of measurements on one plugin."""
+
+    name: str
+    plugin: str
+    measure: Callable[[Rig, Limits, Settings], Iterator[Record]]
+
+
+def _suffix(info: DeviceInfo) -> str:
+    return "-cpu" if info.unified else ""
+
+
+def _check(slot: Slot, signatures: SignatureSet, what: str) -> None:
+    """A rate of wrong answers is worth nothing."""
+    wrong = np.flatnonzero(slot.codes != signatures.codes)
+    if wrong.size:
+        at = int(wrong[0])
+        found, expected = Code(int(slot.codes[at])), Code(int(signatures.codes[at]))
+        raise SelfTestError(f"{what}: {wrong.size} of {slot.items} wrong; item {at} is {found!r}, not {expected!r}")
+
+
+def _verify(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
+    def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
+        suffix = _suffix(rig.info)
+        base = make_signatures(algorithm, min(settings.batch, 1 << 16), fault_share=0.01)
+        link = ("copy in", limits.copy_in / ITEM_BYTES) if limits.copy_in else None
+
+        def loaded(items: int) -> tuple[Slot, SignatureSet]:
+            tiled = base.tiled(items)
+            slot = rig.fill("verify", algorithm, columns_of(tiled), items)
+            rig.run(slot)
+            _check(slot, tiled, f"{name} at {items} items on {rig.info.name}")
+            return slot, tiled
+
+        for items in dict.fromkeys((settings.batch, *settings.sweep)):
+            slot, _ = loaded(items)
+            yield Record.of_times(
+                f"{name}-unknown{suffix}",
+                rig.info,
+                items,
+                rig.times(slot, settings.runs),
+                items,
+                includes=("parsing",) if rig.info.unified else ("transfer", "parsing"),
+                limit=link,
+            )
+        slot, tiled = loaded(settings.batch)
+        if not rig.info.unified:
+            seconds = rig.kernel_times(slot, settings.runs)
+            _check(slot, tiled, f"{name} kernels")
+            yield Record.of_times(
+                f"{name}-unknown-kernel", rig.info, settings.batch, seconds, settings.batch, includes=("parsing",)
+            )
+        for items in (8192, 1):
+            slot, _ = loaded(items)
+            yield Record.of_times(
+                f"{name}-{items}-latency{suffix}",
+                rig.info,
+                items,
+                rig.times(slot, 10 * settings.runs),
+                items,
+                unit="s",
+                includes=("transfer", "parsing"),
+                limit=("launch", limits.launch),
+            )
+
+    return measure
+
+
+def _recover(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
+    def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
+        made = make_signatures(algorithm, min(settings.batch, 1 << 16)).tiled(settings.batch)
+        signatures = np.concatenate([made.signatures, made.recovery[:, None]], axis=1)
+        columns = {
+            "input": Column.fixed("input", made.digests.ravel(), 32, made.items),
+            "signature": Column.fixed("signature", signatures.ravel(), 65, made.items),
+        }
+        slot = rig.fill("recover", algorithm, columns, made.items)
+        rig.run(slot)
+        if not np.array_equal(slot.output(0)[:, :64], made.keys):
+            raise SelfTestError(f"{name}: a recovered key is not the signer's")
+        yield Record.of_times(
+            f"{name}{_suffix(rig.info)}",
+            rig.info,
+            made.items,
+            rig.times(slot, settings.runs),
+            made.items,
+            includes=("parsing",) if rig.info.unified else ("transfer", "parsing"),
+            limit=("copy in", limits.copy_in / 97) if limits.copy_in else None,
+        )
+
+    return measure
+
+
+def _digest(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
+    def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
+        data = np.random.default_rng(1).integers(0, 256, settings.batch * 256, dtype=np.uint8)
+        column = Column.fixed("input", data, 256, settings.batch)
+        slot = rig.fill("digest", algorithm, {"input": column}, settings.batch)
+        where = "-cpu" if rig.info.unified else "-host"
+        yield Record.of_times(
+            f"{name}{where}",
+            rig.info,
+            settings.batch,
+            rig.times(slot, settings.runs),
+            data.size,
+            unit="bytes/s",
+            includes=() if rig.info.unified else ("transfer",),
+            limit=("copy in", limits.copy_in) if limits.copy_in else None,
+        )
+        if not rig.info.unified:
+            seconds = rig.kernel_times(slot, settings.runs)
+            yield Record.of_times(f"{name}-device", rig.info, settings.batch, seconds, data.size, unit="bytes/s")
+
+    return measure
+
+
+CASES = (
+    Case("sm2-verify", "sm2", _verify("sm2-verify", "SM2")),
+    Case("p256-verify", "ecdsa", _verify("p256-verify", "ECDSA_P256")),
+    Case("secp256k1-verify", "ecdsa", _verify("secp256k1-verify", "ECDSA_SECP256K1")),
+    Case("secp256k1-recover", "ecdsa", _recover("secp256k1-recover", "ECDSA_SECP256K1")),
+    Case("sm3", "sm3", _digest("sm3", "SM3")),
+    Case("sha256", "sha256", _digest("sha256", "SHA256")),
+    Case("keccak256", "keccak", _digest("keccak256", "KECCAK256")),
+)
+
+_ALGORITHM_OF = {
+    "sm2-verify": "SM2",
+    "p256-verify": "ECDSA_P256",
+    "secp256k1-verify": "ECDSA_SECP256K1",
+}
+
+
+def peer_records(case: str, info: DeviceInfo, runs: int) -> Iterator[Record]:
+    """CPU libraries on the same items, one core: the records of `case` stand beside these."""
+    algorithm = _ALGORITHM_OF.get(case)
+    if algorithm is None:
+        return
+    for name, peer in peers_for(algorithm):
+        items = make_signatures(algorithm, 30 if name == "gmssl" else 2000)
+        seconds = []
+        for _ in range(max(3, runs // 2)):
+            started = time.perf_counter()
+            valid = peer(items)
+            seconds.append(time.perf_counter() - started)
+            if valid != items.items:
+                raise SelfTestError(f"{name}: {valid} of {items.items} valid signatures of {algorithm} pass")
+        yield Record.of_times(
+            f"{case}-unknown-cpu-{name}",
+            info,
+            items.items,
+            seconds,
+            items.items,
+            includes=("parsing",),
+            settings={"threads": 1},
+        )

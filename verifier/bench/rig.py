@@ -1,0 +1,228 @@
+"""One device with one plugin in this process: the worker's own pipeline, without the process around it.
+
+What is timed here is what a worker does for a batch that already lies in its page-locked slot; gRPC, queues and the
+copy into the slot are not in it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from verifier.bench.signatures import SignatureSet
+from verifier.drivers import BatchStruct, DeviceInfo, open_driver
+from verifier.drivers.build import build_image
+from verifier.errors import BackendError
+from verifier.manifest import load_manifest
+from verifier.model import Batch, BatchKey, Bytes, Column
+from verifier.registry._parameters import parameter_number
+from verifier.workers import WorkerOptions
+from verifier.workers._chunks import copied_chunk
+from verifier.workers._instance import Instance
+from verifier.workers._layout import lay_out, write_parts
+from verifier.workers._messages import Job, OperationPlan, Plan
+from verifier.workers._pipeline import Pipeline
+
+__all__ = ["Rig", "Slot", "columns_of"]
+
+
+def columns_of(signatures: SignatureSet) -> dict[str, Column]:
+    """The columns of a set: DIGEST input, RAW_RS signatures, RAW_XY keys."""
+    return {
+        "input": Column.fixed("input", signatures.digests.ravel(), 32, signatures.items),
+        "signature": Column.fixed("signature", signatures.signatures.ravel(), 64, signatures.items),
+        "key": Column.fixed("key", signatures.keys.ravel(), 64, signatures.items),
+    }
+
+
+class Slot:
+    """A batch in page-locked memory, ready to run again and again."""
+
+    def __init__(self, job: Job, memory: Bytes) -> None:
+        self.job = job
+        self.items = job.layout.items
+        self._memory = memory
+
+    @property
+    def codes(self) -> Bytes:
+        """The code of every item, after a run."""
+        return self._memory[self.job.layout.codes :][: self.items]
+
+    @property
+    def valid(self) -> Bytes:
+        """The bitmap of valid items, after a run."""
+        return self._memory[self.job.layout.valid :][: (self.items + 7) // 8]
+
+    @property
+    def decided(self) -> Bytes:
+        """The bitmap of decided items, after a run."""
+        return self._memory[self.job.layout.decided :][: (self.items + 7) // 8]
+
+    def output(self, index: int) -> Bytes:
+        """The items' outputs, (items, width), after a run."""
+        width = self.job.layout.output_bytes[index]
+        return self._memory[self.job.layout.outputs[index] :][: self.items * width].reshape(self.items, width)
+
+
+class Rig:
+    """A device, a plugin and a pipeline. Close it, or use it in a with statement."""
+
+    def __init__(
+        self,
+        device: str,
+        plugin: Path,
+        common: Path,
+        *,
+        slot_bytes: int = 256 << 20,
+        defines: Mapping[str, int | str] | None = None,
+        options: WorkerOptions | None = None,
+        **driver_options: Any,
+    ) -> None:
+        options = options or WorkerOptions()
+        self.manifest = load_manifest(plugin)
+        files = {
+            path.name: path.read_bytes()
+            for folder in (common, plugin)
+            for path in folder.glob("*.cu*")
+            if path.is_file()
+        }
+        with ExitStack() as undo:
+            self.driver = undo.enter_context(closing(open_driver(device, **driver_options)))
+            self.info: DeviceInfo = self.driver.info
+            started = time.perf_counter()
+            image = build_image(
+                files, self.manifest.source, self.info.target, {**self.manifest.defines, **(defines or {})}
+            )
+            self.build_s = time.perf_counter() - started
+            self.memory: Bytes = np.frombuffer(mmap.mmap(-1, slot_bytes), np.uint8)
+            if not self.info.unified:
+                undo.callback(self.driver.register(self.memory).close)
+            plan = Plan(
+                self.manifest.state,
+                tuple(
+                    OperationPlan(operation.stages, tuple(output.bytes for output in operation.outputs))
+                    for operation in self.manifest.operations
+                ),
+            )
+            started = time.perf_counter()
+            self.instance = Instance(self.driver, plan, image)
+            self.load_s = time.perf_counter() - started
+            undo.callback(self.instance.close)
+            self.pipeline = Pipeline(self.driver, [self.memory], options)
+            undo.callback(self.pipeline.close)
+            self._resources = undo.pop_all()
+
+    def fill(
+        self,
+        operation: str,
+        algorithm: str,
+        columns: Mapping[str, Column],
+        items: int,
+        parameters: Mapping[str, str | int] | None = None,
+        constant: bytes = b"",
+    ) -> Slot:
+        """Writes a batch into the slot. Parameters that are not named take the manifest's first value."""
+        described = self.manifest.operation(operation, algorithm)
+        if described is None:
+            raise BackendError(f"{self.manifest.label} has no {operation} for {algorithm}")
+        index = self.manifest.operations.index(described)
+        chosen = {name: (parameters or {}).get(name, values[0]) for name, values in described.parameters.items()}
+        numbers = tuple(parameter_number(name, value) for name, value in chosen.items())
+        key = BatchKey(self.manifest.name, operation, numbers, constant)
+        batch = Batch(key, items, tuple(columns[name] for name in described.inputs))
+        layout = lay_out([batch], len(constant), tuple(output.bytes for output in described.outputs))
+        if layout.nbytes > self.memory.size:
+            raise BackendError(f"the batch takes {layout.nbytes} bytes, the slot has {self.memory.size}")
+        write_parts(self.memory, layout, [batch], constant)
+        return Slot(Job(0, 0, 0, index, numbers, None, layout), self.memory)
+
+    def run(self, slot: Slot) -> int:
+        """Runs the batch through the pipeline: copies, stages, bitmaps. Nanoseconds on the device."""
+        return self.pipeline.finish(self.pipeline.submit(self.instance, slot.job))
+
+    def times(self, slot: Slot, runs: int, warm_up: int = 2) -> list[float]:
+        """Seconds of wall time of each of `runs` runs through the pipeline."""
+        for _ in range(warm_up):
+            self.run(slot)
+        seconds = []
+        for _ in range(runs):
+            started = time.perf_counter()
+            self.run(slot)
+            seconds.append(time.perf_counter() - started)
+        return seconds
+
+    def kernel_times(self, slot: Slot, runs: int, warm_up: int = 1) -> list[float]:
+        """Seconds on the device of all stages over the whole batch at once, its columns being there already."""
+        layout, job = slot.job.layout, slot.job
+        operation = self.instance.operations[job.operation]
+        chunk = copied_chunk(self.memory, layout, 0, layout.items)
+        words = layout.bitmap_words_bytes
+        capacity = (layout.items + 31) // 32 * 32
+        with ExitStack() as undo:
+            sizes = (
+                chunk.nbytes,
+                capacity * self.instance.info.scratch_item_bytes,
+                operation.lanes * self.instance.info.scratch_lane_bytes,
+                2 * words,
+            )
+            buffers = [undo.enter_context(closing(self.driver.allocate(max(size, 64)))) for size in sizes]
+            stream = undo.enter_context(closing(self.driver.stream()))
+            batch = BatchStruct(state=self.instance.state, parameters=job.parameters)
+            chunk.fill(batch, buffers[0].address, layout)
+            batch.item_scratch, batch.lane_scratch = buffers[1].address, buffers[2].address
+            batch.valid, batch.decided = buffers[3].address, buffers[3].address + words
+            for copy in chunk.copies_in:
+                stream.copy_in(buffers[0].address + copy.device, self.memory[copy.slot : copy.slot + copy.nbytes])
+            seconds = []
+            for run in range(warm_up + runs):
+                before = stream.record()
+                stream.fill(batch.codes, 0, layout.items)
+                for stage in operation.stages:
+                    stream.launch(stage, batch)
+                after = stream.record()
+                after.synchronize()
+                if run >= warm_up:
+                    seconds.append(after.elapsed_ns(before) / 1e9)
+                before.close()
+                after.close()
+            for copy in chunk.copies_out:
+                stream.copy_out(self.memory[copy.slot : copy.slot + copy.nbytes], buffers[0].address + copy.device)
+            stream.synchronize()
+            return seconds
+
+    def stage_times(self, slot: Slot) -> list[tuple[str, float]]:
+        """Seconds of each stage of one run over the whole batch, in order: where the time goes."""
+        names = [*self.manifest.operations[slot.job.operation].stages, "publish"]
+        operation = self.instance.operations[slot.job.operation]
+        stages, found = operation.stages, []
+        for count in range(1, len(stages) + 1):
+            operation.stages = stages[:count]
+            try:
+                found.append(min(self.kernel_times(slot, 3)))
+            finally:
+                operation.stages = stages
+        return [(name, now - before) for name, before, now in zip(names, [0.0, *found], found, strict=False)]
+
+    def close(self) -> None:
+        """Frees everything."""
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def median_rate(items: int, seconds: Sequence[float]) -> float:
+    """Items a second at the median time."""
+    return items / float(np.median(seconds))
