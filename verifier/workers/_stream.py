@@ -47,7 +47,7 @@ class PipelineStream:
     """A stream with the memory of the chunk that runs on it. The next chunk waits for the stream, not for us."""
 
     def __init__(self, driver: Driver) -> None:
-        self.stream: Stream = driver.stream()
+        self.stream: Stream = driver.stream(inline=driver.info.unified)
         self._columns = GrowingBuffer(driver)
         self._item_scratch = GrowingBuffer(driver)
         self._lane_scratch = GrowingBuffer(driver)
