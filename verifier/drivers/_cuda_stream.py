@@ -1,0 +1,133 @@
+"""Streams and events of a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from verifier.drivers._abi import BatchStruct
+from verifier.drivers._checks import check_contiguous, check_size
+from verifier.drivers._cuda_module import CudaFunction
+from verifier.drivers._driver import Event, Function
+from verifier.errors import BackendError
+from verifier.model import Bytes
+
+if TYPE_CHECKING:
+    from verifier.drivers.cuda import CudaDriver
+
+__all__ = ["CudaEvent", "CudaStream"]
+
+
+class CudaEvent:
+    """A point in a stream."""
+
+    def __init__(self, driver: CudaDriver, handle: Any) -> None:
+        self._driver = driver
+        self.handle = handle
+
+    def synchronize(self) -> None:
+        """Waits until the stream has reached it. Raises BackendError."""
+        self._driver.use()
+        self._driver.check("wait for an event", self._driver.api.cuEventSynchronize(self.handle))
+
+    def elapsed_ns(self, earlier: Event) -> int:
+        """Nanoseconds on the device between `earlier` and this one, both reached."""
+        if not isinstance(earlier, CudaEvent):
+            raise TypeError("earlier: an event of another driver")
+        self._driver.use()
+        call = self._driver.api.cuEventElapsedTime(earlier.handle, self.handle)
+        milliseconds = float(self._driver.check("time between events", call))
+        return round(milliseconds * 1e6)
+
+    def close(self) -> None:
+        """Gives the event back; the device does so once it is reached."""
+        if self.handle is None:
+            return
+        handle, self.handle = self.handle, None
+        self._driver.release("close an event", lambda: self._driver.api.cuEventDestroy(handle))
+
+
+class CudaStream:
+    """Work in order, with no order towards other streams."""
+
+    noun = "stream"
+
+    def __init__(self, driver: CudaDriver) -> None:
+        self._driver = driver
+        self._api = driver.api
+        flags = self._api.CUstream_flags.CU_STREAM_NON_BLOCKING
+        self._handle: Any = driver.check("stream", self._api.cuStreamCreate(flags))
+        driver.opened(self)
+
+    def copy_in(self, destination: int, source: Bytes) -> None:
+        """Copies a contiguous array to the address."""
+        check_contiguous("source", source)
+        handle = self._use()
+        if source.nbytes:
+            call = self._api.cuMemcpyHtoDAsync(destination, source.ctypes.data, source.nbytes, handle)
+            self._driver.check("copy in", call)
+
+    def copy_out(self, destination: Bytes, source: int) -> None:
+        """Copies from the address to a contiguous array."""
+        check_contiguous("destination", destination)
+        handle = self._use()
+        if destination.nbytes:
+            call = self._api.cuMemcpyDtoHAsync(destination.ctypes.data, source, destination.nbytes, handle)
+            self._driver.check("copy out", call)
+
+    def fill(self, destination: int, value: int, nbytes: int) -> None:
+        """Sets `nbytes` bytes to `value`."""
+        check_size("nbytes", nbytes)
+        handle = self._use()
+        if nbytes:
+            self._driver.check("fill", self._api.cuMemsetD8Async(destination, value, nbytes, handle))
+
+    def launch(self, function: Function, batch: BatchStruct) -> None:
+        """Launches a kernel over `batch.items` items. The structure is copied before this returns."""
+        if not isinstance(function, CudaFunction):
+            raise TypeError("function: one of another driver")
+        handle = self._use()
+        function.module.check_open()
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(batch))
+        grid, threads = function.grid(batch.items), function.threads
+        call = self._api.cuLaunchKernel(
+            function.handle, grid, 1, 1, threads, 1, 1, 0, handle, ctypes.addressof(parameters), 0
+        )
+        self._driver.check(f"launch {function.name}", call)
+
+    def record(self) -> CudaEvent:
+        """An event at the end of what was put in so far."""
+        handle = self._use()
+        event = CudaEvent(
+            self._driver, self._driver.check("event", self._api.cuEventCreate(self._driver.event_flags))
+        )
+        try:
+            self._driver.check("record an event", self._api.cuEventRecord(event.handle, handle))
+        except BackendError:
+            event.close()
+            raise
+        return event
+
+    def wait(self, event: Event) -> None:
+        """Work put in later waits for the event."""
+        if not isinstance(event, CudaEvent):
+            raise TypeError("event: one of another driver")
+        self._driver.check("wait for an event", self._api.cuStreamWaitEvent(self._use(), event.handle, 0))
+
+    def synchronize(self) -> None:
+        """Waits for all work. Raises BackendError."""
+        self._driver.check("wait for a stream", self._api.cuStreamSynchronize(self._use()))
+
+    def close(self) -> None:
+        """Gives the stream back; the device does so once its work is done."""
+        if self._handle is None:
+            return
+        handle, self._handle = self._handle, None
+        self._driver.closed(self)
+        self._driver.release("close a stream", lambda: self._api.cuStreamDestroy(handle))
+
+    def _use(self) -> Any:
+        if self._handle is None:
+            raise BackendError("stream: it is closed")
+        self._driver.use()
+        return self._handle
