@@ -51,7 +51,7 @@ class Operation(_Strict):
 
     @property
     def id(self) -> str:
-        """name/algorithm, as BatchKey.operation names it: one plugin may have one operation for several algorithms."""
+        """name/algorithm, as BatchKey.operation has it: a plugin may do one thing for several algorithms."""
         return f"{self.name}/{self.algorithm}"
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "build_image",
     "compiler_id",
     "default_cache_folder",
+    "find_image",
     "host_target",
     "kernel_usage",
 ]
@@ -70,11 +71,7 @@ def build_image(
         BuildError: it does not compile; the text ends with the compiler's log.
         DeviceUnavailableError: no compiler for the target; the text says what to install.
     """
-    _check(files, source, defines)
-    compiler = compiler_id(target)
-    if not isinstance(cache, ImageCache):
-        cache = ImageCache(cache or default_cache_folder())
-    key = image_key(files, source, target, defines, f"{compiler}, options {_OPTIONS_VERSION}")
+    cache, key = _entry(files, source, target, defines, cache)
     found = cache.get(key)
     if found is not None:
         return found
@@ -85,6 +82,34 @@ def build_image(
     image = Image(target, data, hashlib.sha256(data).hexdigest(), log)
     cache.put(key, image)
     return image
+
+
+def find_image(
+    files: Mapping[str, bytes],
+    source: str,
+    target: str,
+    defines: Mapping[str, int | str],
+    *,
+    cache: ImageCache | Path | None = None,
+) -> Image | None:
+    """What build_image would take from the cache, or None. Raises as build_image does; compiles nothing."""
+    cache, key = _entry(files, source, target, defines, cache)
+    return cache.get(key)
+
+
+def _entry(
+    files: Mapping[str, bytes],
+    source: str,
+    target: str,
+    defines: Mapping[str, int | str],
+    cache: ImageCache | Path | None,
+) -> tuple[ImageCache, str]:
+    """The cache, and the key that a build has in it."""
+    _check(files, source, defines)
+    compiler = compiler_id(target)
+    if not isinstance(cache, ImageCache):
+        cache = ImageCache(cache or default_cache_folder())
+    return cache, image_key(files, source, target, defines, f"{compiler}, options {_OPTIONS_VERSION}")
 
 
 def _check(files: Mapping[str, bytes], source: str, defines: Mapping[str, int | str]) -> None:

@@ -2,33 +2,73 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from verifier.drivers import Image
+from verifier.drivers.build import find_image
 from verifier.errors import BuildError, VerifierError
 from verifier.registry._source import PluginSource
 
-__all__ = ["build_apart", "images_for"]
+__all__ = ["build_apart", "images_for", "is_ptx", "prebuilt"]
+
+_CUBIN = re.compile(r"sm_(\d+)(\d)\Z")
+_PTX = re.compile(r"compute_(\d+)(\d)\Z")
 
 
 def images_for(
     source: PluginSource, targets: Iterable[str], *, cache: Path | None, timeout_s: float
 ) -> dict[str, Image]:
-    """An image for each target: the bundle's own where it has one, else built.
+    """An image for each target: the bundle's own where it has one that runs there, else built.
 
     Raises BuildError or DeviceUnavailableError (no compiler; the text says what to install).
     """
-    images = {target: source.images[target] for target in targets if target in source.images}
+    images: dict[str, Image] = {}
+    for target in targets:
+        image = prebuilt(source.images, target) or cached(source, target, cache)
+        if image is not None:
+            images[target] = image
     missing = sorted(set(targets) - set(images))
     with ThreadPoolExecutor(max(1, len(missing))) as pool:
         built = [pool.submit(build_apart, source, target, cache=cache, timeout_s=timeout_s) for target in missing]
     return images | {target: future.result() for target, future in zip(missing, built, strict=True)}
+
+
+def prebuilt(images: Mapping[str, Image], target: str) -> Image | None:
+    """The best of a bundle's images for a target: its own, else the nearest older one that runs there.
+
+    A cubin runs on its own major architecture from its minor one on, PTX on every later architecture, code for an
+    x86-64 level on the levels above.
+    """
+    if target in images:
+        return images[target]
+    if match := _CUBIN.match(target):
+        major, minor = int(match[1]), int(match[2])
+        older = [(int(m[2]), name) for name in images if (m := _CUBIN.match(name)) and int(m[1]) == major]
+        fitting = [entry for entry in older if entry[0] <= minor]
+        ptx = [(int(m[1]), int(m[2]), name) for name in images if (m := _PTX.match(name))]
+        portable = [entry for entry in ptx if entry[:2] <= (major, minor)]
+        return images[max(fitting)[-1]] if fitting else images[max(portable)[-1]] if portable else None
+    levels = [name for name in images if target.startswith("x86-64") and name.startswith("x86-64") and name <= target]
+    return images[max(levels)] if levels else None
+
+
+def is_ptx(image: Image) -> bool:
+    """Whether an image is PTX, which the driver compiles at load."""
+    return _PTX.match(image.target) is not None
+
+
+def cached(source: PluginSource, target: str, cache: Path | None) -> Image | None:
+    """The image of an earlier build, without starting anything."""
+    return find_image(source.files, source.manifest.source, target, source.manifest.defines, cache=cache)
 
 
 def build_apart(source: PluginSource, target: str, *, cache: Path | None, timeout_s: float) -> Image:
@@ -62,12 +102,8 @@ def build_apart(source: PluginSource, target: str, *, cache: Path | None, timeou
 def _end(child: subprocess.Popen[bytes]) -> None:
     """Ends the child and the compilers that it started."""
     if child.poll() is None:
-        try:
-            import os
-
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         child.communicate()
 
 

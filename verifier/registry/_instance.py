@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any
 
-from verifier.drivers import Image
+from verifier.drivers import Image, PluginInfo
 from verifier.errors import NotServedError
 from verifier.manifest import Manifest, Operation
 from verifier.model import BatchKey
@@ -86,6 +86,7 @@ class Instance:
     retire_at: float | None = None  # monotonic: when a superseded instance is drained
     stuck_at: float | None = None  # monotonic: when draining counts as stuck
     images: dict[str, Image] = field(default_factory=dict, repr=False)  # by target, for workers that restart
+    infos: dict[str, PluginInfo] = field(default_factory=dict, repr=False)  # by target
     answers: tuple[Group, ...] = field(default=(), repr=False)
     parameters: tuple[dict[str, frozenset[int]], ...] = field(default=(), repr=False)
     changed_at: float = field(default_factory=time.time)
@@ -110,6 +111,26 @@ class Instance:
     def label(self) -> str:
         """plugin@version#generation."""
         return f"{self.manifest.label}#{self.id}"
+
+    def operation_index(self, operation_id: str) -> int:
+        """Where the operation stands in the manifest. Raises NotServedError naming what the plugin has."""
+        index = self.manifest.index(operation_id)
+        if index is None:
+            have = ", ".join(operation.id for operation in self.manifest.operations)
+            raise NotServedError("scheme", f"{self.label} does not serve {operation_id}; it has {have}")
+        return index
+
+    def resolve(self, operation: str, algorithm: str | None, version: str | None) -> Resolved:
+        """The operation of this instance; `algorithm` None where it has the operation for one only.
+        Raises NotServedError."""
+        if algorithm is None:
+            algorithms = [o.algorithm for o in self.manifest.operations if o.name == operation]
+            if len(algorithms) > 1:
+                raise NotServedError(
+                    "scheme.algorithm", f"{self.label} serves {operation} for {', '.join(algorithms)}: name one"
+                )
+            algorithm = algorithms[0] if algorithms else "anything"
+        return Resolved(self, version, self.operation_index(f"{operation}/{algorithm}"))
 
     def check_parameters(self, index: int, numbers: tuple[int, ...]) -> None:
         """Raises NotServedError naming the parameter where operation `index` does not serve these values."""

@@ -9,13 +9,15 @@ from verifier.drivers import ABI_VERSION
 from verifier.errors import ManifestError, PluginError
 from verifier.manifest import Operation
 from verifier.registry._answers import parse_answers
+from verifier.registry._elf import image_info
 from verifier.registry._fleet import WorkerLike
-from verifier.registry._images import images_for
+from verifier.registry._images import images_for, is_ptx
 from verifier.registry._instance import Instance
 from verifier.registry._options import RegistryOptions
 from verifier.registry._parameters import allowed_numbers
 from verifier.registry._selftest import self_test
 from verifier.registry._source import PluginSource
+from verifier.registry._trust import Trust
 
 __all__ = ["Loader"]
 
@@ -24,13 +26,15 @@ class Loader:
     """Does the work of a load; knows nothing of which instance serves."""
 
     def __init__(self, options: RegistryOptions) -> None:
-        self._options = options
+        self.options = options
+        self._trust = Trust(options)
 
     def verify(self, instance: Instance, source: PluginSource, siblings: Iterable[Instance]) -> None:
-        """ABI, known answers, and the interface against the plugin's other live versions.
+        """Trust, ABI, known answers, and the interface against the plugin's other live versions.
 
-        Raises ManifestError or PluginError.
+        Raises TrustError, ManifestError or PluginError.
         """
+        self._trust.check(source)
         manifest = source.manifest
         if manifest.abi != ABI_VERSION:
             raise ManifestError(f"{source.label}: abi: {manifest.abi}, this daemon has {ABI_VERSION}")
@@ -39,6 +43,8 @@ class Loader:
         )
         instance.parameters = allowed_numbers(manifest)
         for sibling in siblings:
+            if sibling.plugin != instance.plugin:
+                continue
             for operation in manifest.operations:
                 other = sibling.manifest.operation(operation.name, operation.algorithm)
                 if other is not None and _interface(other) != _interface(operation):
@@ -48,21 +54,40 @@ class Loader:
                     )
 
     def build(self, instance: Instance, source: PluginSource, workers: Sequence[WorkerLike]) -> None:
-        """An image for every worker's target. Raises BuildError, DeviceUnavailableError."""
+        """An image for every target. Raises PluginError (another ABI), BuildError, DeviceUnavailableError."""
+        options = self.options
         targets = {worker.device.target for worker in workers}
-        options = self._options
         instance.images = images_for(source, targets, cache=options.cache, timeout_s=options.build_timeout_s)
+        instance.infos = {
+            target: image_info(image.data, f"{source.label} for {image.target}")
+            for target, image in instance.images.items()
+            if not is_ptx(image)
+        }
+
+    def check_budget(self, instance: Instance, workers: Sequence[WorkerLike], others: Sequence[Instance]) -> None:
+        """Whether the plugin's state fits beside what is loaded. Raises PluginError naming device and sizes."""
+        for worker in workers:
+            device = worker.device
+            used = sum(_state_bytes(other, worker) for other in others if other.id in worker.instances)
+            budget = int(device.memory_bytes * self.options.memory_share) - used
+            need = _state_bytes(instance, worker)
+            if need > budget:
+                raise PluginError(
+                    f"{instance.label} needs {need} bytes of state on {device.id}, {max(0, budget)} are left of "
+                    f"{self.options.memory_share:.0%} of its {device.memory_bytes}"
+                )
 
     def place(self, instance: Instance, workers: Sequence[WorkerLike]) -> None:
         """Loads the instance on all workers at once. Raises PluginError, BackendError."""
-        _on_all(workers, lambda worker: self.place_on(instance, worker))
+        _on_all(
+            workers,
+            lambda worker: worker.load(instance.id, instance.manifest, instance.images[worker.device.target]),
+        )
 
-    def place_on(self, instance: Instance, worker: WorkerLike) -> None:
-        """Loads the instance on one worker. Raises PluginError, BackendError."""
-        worker.load(instance.id, instance.manifest, instance.images[worker.device.target])
-
-    def test(self, instance: Instance, workers: Sequence[WorkerLike], *, full: bool) -> None:
-        """Known answers on all workers at once; `full` adds a full chunk. Raises SelfTestError, BackendError."""
+    def test(self, instance: Instance, workers: Sequence[WorkerLike], *, brief: bool = False) -> None:
+        """Known answers on all workers at once; `brief` leaves out the full chunk. Raises SelfTestError,
+        BackendError."""
+        options = self.options
         _on_all(
             workers,
             lambda worker: self_test(
@@ -70,10 +95,15 @@ class Loader:
                 instance.id,
                 instance.manifest,
                 instance.answers,
-                chunk_items=self._options.chunk_items(worker.device.kind) if full else 0,
-                timeout_s=self._options.selftest_timeout_s,
+                chunk_items=0 if brief else options.chunk_items(worker.device.kind),
+                timeout_s=options.selftest_timeout_s,
             ),
         )
+
+
+def _state_bytes(instance: Instance, worker: WorkerLike) -> int:
+    info = instance.infos.get(worker.device.target)
+    return 0 if info is None else info.state_bytes
 
 
 def _interface(operation: Operation) -> tuple[object, ...]:

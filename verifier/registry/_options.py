@@ -21,6 +21,7 @@ class RegistryOptions:
     audit: Path | None = None  # the append-only audit file; None: kept in memory only
     drain_timeout_s: float = 30.0  # how long an unload waits for leases before it counts as stuck
     keep_previous_s: float = 600.0  # how long a superseded instance is kept for a roll-back
+    memory_share: float = 0.8  # of a device's memory that all plugins' state may take
     build_timeout_s: float = 900.0
     selftest_timeout_s: float = 300.0
     quarantine_faults: int = 3  # so many faults of one instance ...

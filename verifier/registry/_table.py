@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from verifier.errors import NotServedError
-from verifier.registry._instance import Instance
+from verifier.registry._instance import Instance, Resolved
 
 __all__ = ["Table"]
 
@@ -53,18 +53,13 @@ class Table:
             raise NotServedError("plugin", f"{wanted} is not served; served are {self.plugins()}")
         return instance
 
-    def route(self, operation: str, algorithm: str) -> Instance:
+    def route(self, operation: str, algorithm: str) -> Resolved:
         """The active instance for an operation. Raises NotServedError naming what is served."""
         instance = self.routes.get((operation, algorithm))
         if instance is None:
             served = ", ".join(sorted(f"{name} for {of}" for name, of in self.routes)) or "nothing"
             raise NotServedError("scheme", f"no plugin serves {operation} for {algorithm}; served are {served}")
-        return instance
-
-    def unserved(self, operation: str, algorithm: str, instance: Instance) -> NotServedError:
-        """The error for an operation that `instance` does not have."""
-        have = ", ".join(f"{o.name} for {o.algorithm}" for o in instance.manifest.operations)
-        return NotServedError("scheme", f"{instance.label} does not serve {operation} for {algorithm}; it has {have}")
+        return instance.resolve(operation, algorithm, None)
 
     def plugins(self) -> str:
         """The served plugins, for an error's text."""
