@@ -117,7 +117,7 @@ class MockVerifier:
         *,
         times: int = 1,
         retry_after_s: float | None = None,
-        when: Callable[[Any], bool] = lambda request: True,
+        when: Callable[[Any], bool] = lambda _: True,
     ) -> None:
         """The next `times` requests for which `when` holds fail with this status."""
         with self._lock:

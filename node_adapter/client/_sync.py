@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import queue
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -70,7 +69,6 @@ class VerifierClient:
         self._ids = itertools.count(1)
         self._pool = ThreadPoolExecutor(submit_threads, thread_name_prefix="verifier-client")
         self._limits: Limits | None = None
-        self._lock = threading.Lock()
 
     def __enter__(self) -> VerifierClient:
         return self
@@ -87,13 +85,12 @@ class VerifierClient:
 
     def limits(self, timeout_s: float | None = None) -> Limits:
         """What the daemon accepts; asked once. Waits for a daemon that is still starting."""
-        with self._lock:
-            if self._limits is None:
-                answer = self.served(timeout_s)
-                self._limits = Limits(
-                    answer.max_items, answer.max_batch_bytes, answer.max_message_bytes, answer.preferred_items
-                )
-            return self._limits
+        if self._limits is None:
+            answer = self.served(timeout_s)
+            self._limits = Limits(
+                answer.max_items, answer.max_batch_bytes, answer.max_message_bytes, answer.preferred_items
+            )
+        return self._limits
 
     def served(self, timeout_s: float | None = None) -> Any:
         """The daemon's limits and the operations that it serves now."""
@@ -270,7 +267,6 @@ class _Flight:
             _, number, attempt = heapq.heappop(self._waiting)
             request_id = next(self._ids)
             request = self._job.request(self._chunks[number], request_id)
-            # A first attempt waits for a daemon that is starting; later ones take other daemons of the target.
             try:
                 call = self._method.future(request, timeout=max(0.0, self._deadline - now))
             except ValueError:  # grpc's answer on a closed channel
