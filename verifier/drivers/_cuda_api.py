@@ -36,7 +36,7 @@ STICKY = frozenset(
 )
 
 _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
-_MISSING = "no NVIDIA driver here: install the driver, and give a container its GPUs"
+_MISSING = "there is no NVIDIA driver: install it, or start the container with its GPUs"
 
 
 @functools.cache
@@ -50,8 +50,8 @@ def driver_api() -> Any:
         ) from None
     try:
         (status,) = driver.cuInit(0)
-    except RuntimeError as missing:  # cuda.pathfinder found no library
-        raise DeviceUnavailableError(f"cuda: {_MISSING} ({str(missing).splitlines()[0]})") from None
+    except RuntimeError:  # cuda.pathfinder found no library
+        raise DeviceUnavailableError(f"cuda: {_MISSING}") from None
     if int(status) != 0:
         raise DeviceUnavailableError(f"cuda: the driver does not start: {_describe(status)}")
     return driver

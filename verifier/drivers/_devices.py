@@ -32,7 +32,7 @@ def probe_devices() -> list[Device]:
 
         devices += [_with_compiler(info) for info in cuda_devices()]
     except DeviceUnavailableError as error:
-        devices.append(Device("cuda", None, str(error)))
+        devices.append(Device("cuda", None, str(error), _nvrtc()))
     try:
         devices.append(_with_compiler(host_device()))
     except DeviceUnavailableError as error:
@@ -71,6 +71,16 @@ def open_driver(device_id: str, **options: Any) -> Driver:
 
             return open_fake(device_id, **options)
     raise DeviceUnavailableError(f"{device_id!r} is no device: cpu, or cuda:0 and so on")
+
+
+def _nvrtc() -> str:
+    """NVRTC's version; it builds for GPUs where there is none."""
+    from verifier.drivers._nvrtc import nvrtc_version
+
+    try:
+        return nvrtc_version()
+    except DeviceUnavailableError:
+        return ""
 
 
 def _with_compiler(info: DeviceInfo) -> Device:

@@ -19,8 +19,8 @@ def nvrtc_version() -> str:
     nvrtc = _nvrtc()
     try:
         error, major, minor = nvrtc.nvrtcVersion()
-    except RuntimeError as problem:  # cuda.pathfinder found no library
-        raise DeviceUnavailableError(f"{_MISSING} ({str(problem).splitlines()[0]})") from None
+    except RuntimeError:  # cuda.pathfinder found no library
+        raise DeviceUnavailableError(_MISSING) from None
     if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise DeviceUnavailableError(f"NVRTC does not answer: {error.name}")
     # The library itself tells no patch level, which may change what it generates.

@@ -1,0 +1,56 @@
+"""`verifier devices`: what can run plugins here, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from verifier.drivers import Device, probe_devices
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("devices")(_devices)
+
+
+def _devices(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the devices of this machine, the compilers for them, and what is missing.
+
+    Ends with status 1 where no device can be used.
+    """
+    devices = probe_devices()
+    if as_json:
+        typer.echo(json.dumps([asdict(device) for device in devices], indent=2))
+    else:
+        _print(devices)
+    if not any(device.info for device in devices):
+        raise typer.Exit(1)
+
+
+def _print(devices: list[Device]) -> None:
+    console = Console()
+    table = Table(box=None, pad_edge=False)
+    for heading in ("device", "name", "target", "units", "memory", "driver", "compiler"):
+        table.add_column(heading, overflow="fold")
+    for device in devices:
+        info = device.info
+        if info is None:
+            table.add_row(device.id, "not usable", "", "", "", "", device.compiler or "none")
+            continue
+        memory = f"{info.memory_bytes / 2**30:.0f} GiB"
+        compiler = device.compiler or "none"
+        table.add_row(device.id, info.name, info.target, str(info.units), memory, info.driver_version, compiler)
+    console.print(table)
+    for device in devices:
+        if device.problem:
+            where = f"{device.id}: " if device.info else ""
+            console.print(f"{where}{device.problem}", markup=False, highlight=False, soft_wrap=True)
