@@ -1,1 +1,27 @@
-"""."""
+"""The gRPC front end: requests to batches, results to answers, errors to statuses. Thin."""
+
+from verifier.api._health import SERVICE, Health
+from verifier.api._keys import KeySetLimits, KeySets
+from verifier.api._listeners import Tls, split_address
+from verifier.api._tuning import tune_malloc
+from verifier.api.requests import Limits
+from verifier.api.server import Listener, RpcServer
+from verifier.api.service import ServiceOptions, VerifierService
+from verifier.api.status import Status, status_of
+
+__all__ = [
+    "SERVICE",
+    "Health",
+    "KeySetLimits",
+    "KeySets",
+    "Limits",
+    "Listener",
+    "RpcServer",
+    "ServiceOptions",
+    "Status",
+    "Tls",
+    "VerifierService",
+    "split_address",
+    "status_of",
+    "tune_malloc",
+]

@@ -61,7 +61,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = self._counter("requests", "Requests answered, by status.", "rpc", "plugin", "code")
+        self._requests = self._counter("requests", "Requests answered, by status.", "rpc", "code")
         self._items = self._counter("items", "Items answered, by verdict.", "plugin", "verdict")
         self._batches = self._counter("batches", "Launches on a device.", "plugin", "device")
         self._rejected = self._counter("rejected", "Requests given up before they ran.", "plugin", "reason")
@@ -98,9 +98,9 @@ class Metrics:
         """`sizes()` gives (items, bytes) by plugin."""
         self.registry.register(_Queues(sizes))
 
-    def request(self, rpc: str, plugin: str, code: str) -> None:
+    def request(self, rpc: str, code: str) -> None:
         """A request was answered with a status."""
-        self._requests.labels(rpc, plugin, code).inc()
+        self._requests.labels(rpc, code).inc()
 
     def in_flight(self, rpc: str) -> Gauge:
         """The gauge of calls being handled, for `track_inprogress`."""

@@ -1,0 +1,119 @@
+"""One unary call: parse, submit, wait, answer; every error becomes a status in one place."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from verifier.api.status import Status, status_of
+from verifier.errors import CapacityError, DeadlineError, RequestError
+from verifier.model import BatchResult
+from verifier.telemetry import Metrics
+
+__all__ = ["CallLimit", "Unparsable", "abort", "caller_of", "deadline_of", "parser", "wait"]
+
+_GRACE_S = 0.5  # after a caller's deadline, for the scheduler to say so itself
+
+
+class Unparsable:
+    """What a request is when its bytes are not the message: the handler refuses it, not gRPC with INTERNAL."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+
+def parser(kind: type[Message]) -> Callable[[bytes], Message | Unparsable]:
+    """A deserializer that never raises."""
+
+    def parse(data: bytes) -> Message | Unparsable:
+        try:
+            return kind.FromString(data)
+        except DecodeError:
+            return Unparsable(kind.DESCRIPTOR.name)
+
+    return parse
+
+
+def check_parsed(request: object) -> None:
+    """Raises RequestError where the request's bytes are not the message."""
+    if isinstance(request, Unparsable):
+        raise RequestError("request", f"these bytes are not a {request.kind}")
+
+
+def abort(context: grpc.ServicerContext, status: Status) -> NoReturn:
+    """Ends the call with a status and its details."""
+    details = status.trailing_metadata()
+    if details:
+        context.set_trailing_metadata(details)
+    context.abort(status.code, status.message)
+    raise AssertionError("abort raises")
+
+
+def deadline_of(context: grpc.ServicerContext) -> float | None:
+    """The call's deadline on the monotonic clock; None where it has none."""
+    left = context.time_remaining()
+    return None if left is None else time.monotonic() + left
+
+
+def caller_of(context: grpc.ServicerContext) -> str:
+    """Who shares the queues fairly: the certificate's identity, or else the peer's host."""
+    identities = context.peer_identities()
+    if identities:
+        return b",".join(sorted(identities)).decode("utf-8", "replace")
+    peer: str = context.peer()
+    if peer.startswith(("ipv4:", "ipv6:")):
+        return peer.rpartition(":")[0]
+    return peer
+
+
+def wait(future: Future[BatchResult], deadline: float | None) -> BatchResult:
+    """The result. Raises what the scheduler raised, DeadlineError where it is too late."""
+    try:
+        timeout = None if deadline is None else max(deadline + _GRACE_S - time.monotonic(), 0)
+        return future.result(timeout)
+    except CancelledError:
+        raise DeadlineError("the call was cancelled") from None
+    except FutureTimeoutError:
+        future.cancel()
+        raise DeadlineError("the deadline passed before the batch was done") from None
+
+
+class CallLimit:
+    """How many calls of one kind are handled at once, besides what gRPC itself allows."""
+
+    def __init__(self, calls: int) -> None:
+        self._limit = calls
+        self._free = threading.Semaphore(calls)
+
+    def __enter__(self) -> None:
+        if not self._free.acquire(blocking=False):
+            raise CapacityError(f"{self._limit} calls are in flight, which is the limit", 0.05)
+
+    def __exit__(self, *_: object) -> None:
+        self._free.release()
+
+
+def guarded(rpc: str, metrics: Metrics, handle: Callable[[Any, grpc.ServicerContext], Any]) -> Callable[..., Any]:
+    """`handle` with its errors turned into statuses and its requests counted."""
+    gauge = metrics.in_flight(rpc)
+
+    def call(request: Any, context: grpc.ServicerContext) -> Any:
+        with gauge.track_inprogress():
+            try:
+                check_parsed(request)
+                answer = handle(request, context)
+            except Exception as error:
+                status = status_of(error)
+                metrics.request(rpc, status.code.name)
+                abort(context, status)
+            metrics.request(rpc, "OK")
+            return answer
+
+    return call

@@ -1,0 +1,70 @@
+"""The standard health service: by service, by plugin operation, and as a whole.
+
+Names: "" and "verifier.v1.Verifier" serve while an active plugin has a device; "verify/SM2" and the like while that
+operation has one. Answers come from a table in memory and a thread of their own, never from behind work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+__all__ = ["SERVICE", "Health"]
+
+SERVICE = "verifier.v1.Verifier"
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class Health:
+    """What is served, kept up to date by `update`."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(4, "health")
+        # Watching does not hold a thread of the pool: answers are sent when something changes.
+        self._servicer = health.HealthServicer(experimental_non_blocking=True, experimental_thread_pool=self._pool)
+        self._operations: set[str] = set()
+        self._stopping = False
+        self.update({})
+
+    def add_to(self, server: grpc.Server) -> None:
+        """Serves health on a server."""
+
+        def check(request: Any, context: Any) -> Any:
+            return self._servicer.Check(request, context)
+
+        def watch(request: Any, context: Any, send_response_callback: Any = None) -> Any:
+            return self._servicer.Watch(request, context, send_response_callback)
+
+        # gRPC reads these from the handler. Watching holds no thread: answers go out when something changes.
+        for handler in (check, watch):
+            handler.experimental_thread_pool = self._pool  # type: ignore[attr-defined]
+        watch.experimental_non_blocking = True  # type: ignore[attr-defined]
+        health_pb2_grpc.add_HealthServicer_to_server(SimpleNamespace(Check=check, Watch=watch), server)
+
+    def update(self, operations: Mapping[str, Sequence[Any]]) -> None:
+        """`operations`: the devices that serve each operation now, such as "verify/SM2"."""
+        if self._stopping:
+            return
+        for name in self._operations - set(operations):
+            self._servicer.set(name, _NOT_SERVING)
+        for name, devices in operations.items():
+            self._servicer.set(name, _SERVING if devices else _NOT_SERVING)
+        self._operations |= set(operations)
+        whole = _SERVING if any(operations.values()) else _NOT_SERVING
+        for name in ("", SERVICE):
+            self._servicer.set(name, whole)
+
+    def stopping(self) -> None:
+        """Everything is NOT_SERVING from now on."""
+        self._stopping = True
+        self._servicer.enter_graceful_shutdown()
+
+    def close(self) -> None:
+        """Ends the thread pool; the servers must be stopped."""
+        self._pool.shutdown(wait=False)

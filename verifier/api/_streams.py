@@ -1,0 +1,212 @@
+"""VerifyStream: many batches on one stream, answered as they finish.
+
+A reader thread takes requests while fewer than the stream's bound are open, and otherwise leaves them to HTTP/2 flow
+control; a request is open until its answer has been taken by the transport, so a slow reader slows only itself.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+import grpc
+import structlog
+
+from verifier.api._calls import CallLimit, abort, caller_of, check_parsed, deadline_of
+from verifier.api.answers import verify_answer
+from verifier.api.requests import Prepared
+from verifier.api.status import Status, status_of
+from verifier.errors import StoppingError
+from verifier.model import BatchResult
+from verifier.scheduling import Scheduler
+from verifier.telemetry import Metrics
+from verifier.v1 import verifier_pb2 as pb
+
+__all__ = ["Streams"]
+
+_log = structlog.get_logger(__name__)
+
+_RPC = "VerifyStream"
+Answer = tuple[int, "Prepared | None", "Future[BatchResult] | Status"]
+
+
+class Streams:
+    """The open streams of a daemon."""
+
+    def __init__(
+        self,
+        prepare: Callable[[pb.VerifyRequest], Prepared],
+        scheduler: Scheduler,
+        metrics: Metrics,
+        in_flight: int,
+        limit: CallLimit,
+    ) -> None:
+        self.prepare = prepare
+        self.scheduler = scheduler
+        self.metrics = metrics
+        self.in_flight = in_flight
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._open: set[_Stream] = set()
+        self._draining = False
+
+    def handle(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[pb.VerifyResponse]:
+        """The handler of the call."""
+        try:
+            self._limit.__enter__()
+        except Exception as error:
+            abort(context, status_of(error))
+        try:
+            yield from self._serve(requests, context)
+        finally:
+            self._limit.__exit__()
+
+    def _serve(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[pb.VerifyResponse]:
+        stream = _Stream(self, requests, context)
+        with self._lock:
+            if self._draining:
+                stream.stop_reading()
+            self._open.add(stream)
+        try:
+            with self.metrics.in_flight(_RPC).track_inprogress():
+                yield from stream.answers()
+            if stream.cut_short:
+                abort(context, status_of(StoppingError("the daemon is stopping")))
+        finally:
+            stream.cancel()
+            with self._lock:
+                self._open.discard(stream)
+
+    def drain(self) -> None:
+        """Reads no more requests; what was read is answered, then each stream ends with UNAVAILABLE."""
+        with self._lock:
+            self._draining = True
+            streams = list(self._open)
+        for stream in streams:
+            stream.stop_reading()
+
+
+class _Stream:
+    def __init__(self, owner: Streams, requests: Iterator[Any], context: grpc.ServicerContext) -> None:
+        self._owner = owner
+        self._requests = requests
+        self._context = context
+        self._caller = caller_of(context)
+        self._deadline = deadline_of(context)
+        self._room = threading.Semaphore(owner.in_flight)
+        self._ready: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._futures: set[Future[BatchResult]] = set()
+        self._open = 0  # requests read and not answered
+        self._reading = True
+        self._ended = False
+        self.cut_short = False
+        if not context.add_callback(self.cancel):
+            self._ended = True
+
+    def answers(self) -> Iterator[pb.VerifyResponse]:
+        reader = threading.Thread(target=self._read, name="stream-reader", daemon=True)
+        reader.start()
+        while not self._finished():
+            entry = self._ready.get()
+            if entry is None:
+                continue
+            answer = self._answer(*entry)
+            yield answer
+            # Control returns here when the transport has taken the answer.
+            with self._lock:
+                self._open -= 1
+            self._room.release()
+
+    def _finished(self) -> bool:
+        with self._lock:
+            return self._ended or not (self._reading or self._open)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._room.acquire()
+                if not self._reading:
+                    break
+                request = next(self._requests)
+                with self._lock:
+                    if not self._reading:
+                        break
+                    self._open += 1
+                self._submit(request)
+        except StopIteration:
+            pass
+        except Exception as error:
+            # The transport ends the iterator with an exception of its own when the call is over.
+            if self._context.is_active():
+                _log.error("stream_reader_failed", exc_info=error)
+        finally:
+            with self._lock:
+                self._reading = False
+            self._ready.put(None)
+
+    def _submit(self, request: Any) -> None:
+        request_id = getattr(request, "request_id", 0)
+        try:
+            check_parsed(request)
+            prepared = self._owner.prepare(request)
+            future = self._owner.scheduler.submit(
+                prepared.batch, deadline=self._deadline, priority=prepared.priority, caller=self._caller
+            )
+        except Exception as error:
+            self._ready.put((request_id, None, status_of(error)))
+            return
+        with self._lock:
+            self._futures.add(future)
+            ended = self._ended
+        if ended:
+            future.cancel()
+        future.add_done_callback(lambda done: self._done(request_id, prepared, done))
+
+    def _done(self, request_id: int, prepared: Prepared, future: Future[BatchResult]) -> None:
+        with self._lock:
+            self._futures.discard(future)
+        self._ready.put((request_id, prepared, future))
+
+    def _answer(
+        self, request_id: int, prepared: Prepared | None, outcome: Future[BatchResult] | Status
+    ) -> pb.VerifyResponse:
+        metrics = self._owner.metrics
+        try:
+            if prepared is not None and isinstance(outcome, Future):
+                answer = verify_answer(request_id, prepared, outcome.result())
+                metrics.request(_RPC, "OK")
+                return answer
+        except CancelledError:
+            outcome = Status(grpc.StatusCode.CANCELLED, "the call was cancelled")
+        except Exception as error:
+            outcome = status_of(error)
+        assert isinstance(outcome, Status)
+        metrics.request(_RPC, outcome.code.name)
+        failure = pb.Failure(code=outcome.number, message=outcome.message)
+        if outcome.retry_after_s is not None:
+            failure.retry_after_ms = max(round(outcome.retry_after_s * 1000), 1)
+        return pb.VerifyResponse(request_id=request_id, failure=failure)
+
+    def stop_reading(self) -> None:
+        """What was read is still answered."""
+        with self._lock:
+            if self._reading:
+                self._reading = False
+                self.cut_short = True
+        self._room.release()
+        self._ready.put(None)
+
+    def cancel(self) -> None:
+        """The call is over: nobody takes answers any more."""
+        with self._lock:
+            self._ended = True
+            self._reading = False
+            futures = list(self._futures)
+        for future in futures:
+            future.cancel()
+        self._room.release()
+        self._ready.put(None)

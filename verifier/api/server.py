@@ -1,0 +1,67 @@
+"""gRPC servers: the work's, and small ones of their own for health and admin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+
+from verifier.api._listeners import Tls, check_listener, open_port
+from verifier.api._tuning import channel_options
+
+__all__ = ["Listener", "RpcServer"]
+
+AddServices = Callable[[grpc.Server], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where a server listens. `setting` names it in errors."""
+
+    setting: str
+    addresses: tuple[str, ...]
+    tls: Tls | None = None
+    insecure: bool = False
+
+    def check(self) -> None:
+        """Raises ConfigError where others could reach an address and nothing protects it."""
+        for address in self.addresses:
+            check_listener(self.setting, address, tls=self.tls is not None, insecure=self.insecure)
+
+
+class RpcServer:
+    """One gRPC server with its own threads, so that no other server's work is in its way."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        add_services: AddServices,
+        *,
+        threads: int,
+        max_calls: int,
+        max_message_bytes: int,
+        keepalive_s: float,
+    ) -> None:
+        listener.check()
+        self._pool = ThreadPoolExecutor(threads, "grpc")
+        self._server = grpc.server(
+            self._pool,
+            options=channel_options(max_message_bytes, keepalive_s),
+            maximum_concurrent_rpcs=max_calls,
+        )
+        names = add_services(self._server)
+        reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], self._server)
+        credentials = listener.tls.credentials() if listener.tls else None
+        self.addresses = tuple(open_port(self._server, address, credentials) for address in listener.addresses)
+
+    def start(self) -> None:
+        """Accepts calls."""
+        self._server.start()
+
+    def stop(self, grace_s: float) -> None:
+        """Refuses new calls at once, waits for open ones, cancels what is left after `grace_s`."""
+        self._server.stop(grace_s).wait()
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,151 @@
+"""The service `verifier.v1.Verifier`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import grpc
+
+from verifier.api._calls import CallLimit, caller_of, deadline_of, guarded, parser, wait
+from verifier.api._keys import KeySets
+from verifier.api._streams import Streams
+from verifier.api.answers import digest_answer, problems, recover_answer, verify_answer
+from verifier.api.requests import Catalogue, Limits, Prepared, Requests
+from verifier.errors import BackendError
+from verifier.model import Batch, BatchResult, Code
+from verifier.scheduling import Priority, Scheduler
+from verifier.telemetry import Metrics
+from verifier.v1 import verifier_pb2 as pb
+
+__all__ = ["ServiceOptions", "VerifierService"]
+
+_METHODS = pb.DESCRIPTOR.services_by_name["Verifier"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """Settings of the service."""
+
+    limits: Limits
+    max_message_bytes: int
+    calls: int  # handled at once
+    streams: int
+    stream_in_flight: int  # requests of one stream that are not answered yet
+    preferred_items: Callable[[], int] = lambda: 65536
+
+
+class VerifierService:
+    """Thin: requests become batches, the scheduler does the work, results become answers."""
+
+    def __init__(
+        self, scheduler: Scheduler, catalogue: Catalogue, key_sets: KeySets, options: ServiceOptions, metrics: Metrics
+    ) -> None:
+        self._scheduler = scheduler
+        self._catalogue = catalogue
+        self._key_sets = key_sets
+        self._options = options
+        self._metrics = metrics
+        self._calls = CallLimit(options.calls)
+        self._requests = Requests(catalogue, options.limits, key_sets)
+        self.streams = Streams(
+            self._requests.verify, scheduler, metrics, options.stream_in_flight, CallLimit(options.streams)
+        )
+
+    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """What a gRPC server is given. Requests that do not parse are refused as INVALID_ARGUMENT."""
+        unary: dict[str, Callable[[Any, grpc.ServicerContext], Any]] = {
+            "Verify": self._verify,
+            "Recover": self._recover,
+            "Digest": self._digest,
+            "RegisterKeys": self._register_keys,
+            "ReleaseKeys": self._release_keys,
+            "GetLimits": self._get_limits,
+        }
+        handlers: dict[str, Any] = {}
+        for method in _METHODS.methods:
+            parse = parser(getattr(pb, method.input_type.name))
+            serialize = getattr(pb, method.output_type.name).SerializeToString
+            if method.client_streaming:
+                handlers[method.name] = grpc.stream_stream_rpc_method_handler(self.streams.handle, parse, serialize)
+            else:
+                call = guarded(method.name, self._metrics, unary[method.name])
+                handlers[method.name] = grpc.unary_unary_rpc_method_handler(call, parse, serialize)
+        return grpc.method_handlers_generic_handler(_METHODS.full_name, handlers)
+
+    def _run(self, prepared: Prepared, context: grpc.ServicerContext) -> BatchResult:
+        return self._run_batch(prepared.batch, prepared.priority, context)
+
+    def _run_batch(self, batch: Batch, priority: Priority, context: grpc.ServicerContext) -> BatchResult:
+        deadline = deadline_of(context)
+        future = self._scheduler.submit(batch, deadline=deadline, priority=priority, caller=caller_of(context))
+        if not context.add_callback(partial(_cancel, future)):
+            future.cancel()
+        return wait(future, deadline)
+
+    def _verify(self, request: pb.VerifyRequest, context: grpc.ServicerContext) -> pb.VerifyResponse:
+        with self._calls:
+            prepared = self._requests.verify(request)
+            return verify_answer(request.request_id, prepared, self._run(prepared, context))
+
+    def _recover(self, request: pb.RecoverRequest, context: grpc.ServicerContext) -> pb.RecoverResponse:
+        with self._calls:
+            prepared = self._requests.recover(request)
+            return recover_answer(request.request_id, prepared, self._run(prepared, context))
+
+    def _digest(self, request: pb.DigestRequest, context: grpc.ServicerContext) -> pb.DigestResponse:
+        with self._calls:
+            prepared = self._requests.digest(request)
+            return digest_answer(request.request_id, prepared, self._run(prepared, context))
+
+    def _register_keys(
+        self, request: pb.RegisterKeysRequest, context: grpc.ServicerContext
+    ) -> pb.RegisterKeysResponse:
+        with self._calls:
+            keys, check = self._requests.keys(request)
+            wrong = pb.Problems()
+            if check is not None:
+                result = self._run_batch(check, Priority.BULK, context)
+                if (result.codes == Code.UNDECIDED).any():
+                    raise BackendError("the keys could not be checked: no device decided them")
+                keys = self._requests.usable(keys, result)
+                codes = result.codes.copy()
+                codes[keys.usable] = Code.VALID
+                wrong = problems(codes)
+            return pb.RegisterKeysResponse(key_set=self._key_sets.add(keys), items=keys.items, problems=wrong)
+
+    def _release_keys(self, request: pb.ReleaseKeysRequest, _: grpc.ServicerContext) -> pb.ReleaseKeysResponse:
+        self._key_sets.release(request.key_set)
+        return pb.ReleaseKeysResponse()
+
+    def _get_limits(self, _: pb.GetLimitsRequest, __: grpc.ServicerContext) -> pb.GetLimitsResponse:
+        limits = self._options.limits
+        operations = [
+            pb.ServedOperation(
+                operation=operation.name,
+                algorithm=operation.algorithm,
+                served_by=instance.label,
+                digest=instance.digest,
+                devices=_device_ids(instance.workers),
+            )
+            for instance in self._catalogue.active()
+            for operation in instance.manifest.operations
+        ]
+        return pb.GetLimitsResponse(
+            max_items=limits.max_items,
+            max_batch_bytes=limits.max_batch_bytes,
+            max_message_bytes=self._options.max_message_bytes,
+            preferred_items=min(self._options.preferred_items(), limits.max_items),
+            operations=operations,
+        )
+
+
+def _cancel(future: Future[BatchResult]) -> None:
+    future.cancel()
+
+
+def _device_ids(workers: Sequence[Any]) -> list[str]:
+    return [worker.device.id for worker in workers]

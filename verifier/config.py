@@ -1,0 +1,253 @@
+"""The daemon's configuration: file < environment < flags. An unknown key is an error wherever it comes from.
+
+    [server]                                   VERIFIER_SERVER__LISTEN='["127.0.0.1:50051"]'
+    listen = ["127.0.0.1:50051"]               verifier serve --set 'server.listen=["127.0.0.1:50051"]'
+
+Units are in the names: `_s` seconds, `_bytes`, `_items`. `verifier config --show` prints what holds in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from verifier.errors import ConfigError
+from verifier.telemetry import LogFormat, LogLevel
+
+__all__ = ["ENVIRONMENT_PREFIX", "Settings", "load_settings", "parse_overrides", "show"]
+
+ENVIRONMENT_PREFIX = "VERIFIER_"
+_MIB = 1 << 20
+_SLOT_SHARE = 0.75  # of a slot that columns may fill; results and rounding need the rest
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class ServerSettings(_Section):
+    """The listener for work."""
+
+    listen: tuple[str, ...] = ("127.0.0.1:50051",)  # host:port, [v6]:port or unix:/path
+    tls_certificate_file: Path | None = None  # PEM; with it and the key the listener speaks TLS
+    tls_key_file: Path | None = None
+    tls_client_ca_file: Path | None = None  # PEM; clients must then show a certificate that it signed
+    insecure: bool = False  # allows listening beyond this host without TLS
+    max_items: int = Field(default=1 << 20, ge=1, le=1 << 24)
+    max_batch_bytes: int = Field(default=48 * _MIB, ge=4096)
+    max_message_bytes: int = Field(default=64 * _MIB, ge=8192, le=(1 << 31) - 1)
+    max_calls: int = Field(default=128, ge=1, le=4096)  # unary calls handled at once
+    max_streams: int = Field(default=128, ge=1, le=4096)
+    stream_in_flight: int = Field(default=32, ge=1, le=1024)  # requests of one stream that are not answered yet
+    keepalive_s: float = Field(default=30.0, ge=1)
+    drain_s: float = Field(default=30.0, ge=0)  # how long stopping waits for accepted work
+
+
+class HealthSettings(_Section):
+    """The listener that has health alone, and never waits behind work. The work's listener has health too."""
+
+    listen: tuple[str, ...] = ("127.0.0.1:50052",)
+
+
+class AdminSettings(_Section):
+    """The listener of plugin administration. Whoever reaches it may load code: keep it a Unix socket."""
+
+    listen: tuple[str, ...] = ()  # unix:/run/verifier/admin.sock
+    threads: int = Field(default=4, ge=1, le=64)
+
+
+class MetricsSettings(_Section):
+    """The listener that Prometheus scrapes; empty: none."""
+
+    listen: str = "127.0.0.1:9464"
+
+
+class DeviceSettings(_Section):
+    """Which devices work, and their workers."""
+
+    use: tuple[str, ...] = ("auto",)  # auto: every GPU and the CPU; or cuda:0, cpu, ...
+    slots: int = Field(default=4, ge=1, le=64)  # batches in flight on one device
+    slot_bytes: int = Field(default=64 * _MIB, ge=65536, lt=(1 << 32) - 64)
+    streams: int = Field(default=3, ge=1, le=16)
+    drain_timeout_s: float = Field(default=10.0, ge=0)
+
+
+class SchedulingSettings(_Section):
+    """Queues and batching."""
+
+    queue_items: int = Field(default=8 << 20, ge=1)  # accepted and not answered, of one plugin
+    queue_bytes: int = Field(default=1 << 30, ge=4096)
+    caller_share: float = Field(default=0.5, gt=0, le=1)  # of either bound, for one caller
+    batch_delay_s: float = Field(default=0.0, ge=0, le=1)  # 0: merge only what waits while devices are busy
+    launch_items: int = Field(default=1 << 20, ge=32)
+    launches_per_device: int = Field(default=3, ge=1, le=64)
+    retries: int = Field(default=2, ge=0, le=10)  # of a batch whose device failed
+    unserved_wait_s: float = Field(default=10.0, ge=0)  # how long a batch waits where none of its devices is up
+    measure: bool = True  # devices on known answers at start
+
+
+class PluginSettings(_Section):
+    """Which plugins are loaded, and which may be."""
+
+    load: tuple[str, ...] = ("auto",)  # auto: all that are found and trusted; or names, name@version, folders
+    folders: tuple[Path, ...] = ()  # searched before the shipped ones
+    trust: Literal["locked", "any"] = "locked"  # any: for development, whatever is found may load
+    lock_files: tuple[Path, ...] = ()
+    public_key_files: tuple[Path, ...] = ()  # PEM, Ed25519: whose bundles may load
+    cache_folder: Path | None = None  # of built images; absent: in the user's cache folder
+    audit_file: Path | None = None
+    watch: bool = False  # load complete plugins that appear in the folders
+    drain_timeout_s: float = Field(default=30.0, ge=0)
+    keep_previous_s: float = Field(default=600.0, ge=0)
+
+
+class KeySettings(_Section):
+    """Registered key sets."""
+
+    max_sets: int = Field(default=1024, ge=1)
+    max_bytes: int = Field(default=1 << 30, ge=64)
+
+
+class LogSettings(_Section):
+    """Logs on standard error."""
+
+    level: LogLevel = "info"
+    format: LogFormat = "console"
+
+
+class Settings(BaseSettings):
+    """Everything that can be set."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, validate_default=True
+    )
+
+    server: ServerSettings = ServerSettings()
+    health: HealthSettings = HealthSettings()
+    admin: AdminSettings = AdminSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    devices: DeviceSettings = DeviceSettings()
+    scheduling: SchedulingSettings = SchedulingSettings()
+    plugins: PluginSettings = PluginSettings()
+    keys: KeySettings = KeySettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _agree(self) -> Settings:
+        server, slot_bytes = self.server, self.devices.slot_bytes
+        if (server.tls_certificate_file is None) != (server.tls_key_file is None):
+            raise ValueError("server.tls_certificate_file and server.tls_key_file belong together")
+        if server.tls_client_ca_file and not server.tls_certificate_file:
+            raise ValueError("server.tls_client_ca_file needs server.tls_certificate_file")
+        if server.max_batch_bytes > _SLOT_SHARE * slot_bytes:
+            raise ValueError(
+                f"server.max_batch_bytes: {server.max_batch_bytes} must not be above three quarters of "
+                f"devices.slot_bytes, which are {int(_SLOT_SHARE * slot_bytes)}"
+            )
+        if server.max_message_bytes < server.max_batch_bytes + 65536:
+            raise ValueError("server.max_message_bytes must be 65536 above server.max_batch_bytes at least")
+        if self.scheduling.queue_items < server.max_items or self.scheduling.queue_bytes < server.max_batch_bytes:
+            raise ValueError("scheduling.queue_items and queue_bytes must have room for one largest batch")
+        return self
+
+
+def load_settings(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Reads file < environment < overrides (nested, such as {"server": {"listen": [...]}}).
+
+    Raises ConfigError naming the source and the setting.
+    """
+
+    class Sources(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            if file is None:
+                return init_settings, env_settings
+            return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+
+    _check_environment()
+    try:
+        if file is not None:
+            file.read_bytes()  # a missing file is an error, not an empty one
+        return Settings.model_validate(Sources(**(overrides or {})).model_dump())
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: not TOML: {error}") from None
+    except SettingsError as error:
+        raise ConfigError(f"environment: {error}; lists are written as JSON") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            message = "there is no such setting"
+        raise ConfigError(f"{key}: {message}" if key else message) from None
+
+
+def _check_environment() -> None:
+    """A misspelt section is an error too. Names without a double underscore belong to other tools."""
+    for name in os.environ:
+        section, double, _ = name.removeprefix(ENVIRONMENT_PREFIX).partition("__")
+        if name.startswith(ENVIRONMENT_PREFIX) and double and section.lower() not in Settings.model_fields:
+            raise ConfigError(f"{name}: there is no section {section.lower()}")
+
+
+def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
+    """section.name=value from the command line. Raises ConfigError."""
+    data: dict[str, Any] = {}
+    for assignment in assignments:
+        path, equals, value = assignment.partition("=")
+        section, dot, name = path.partition(".")
+        if not equals or not dot:
+            raise ConfigError(f"--set {assignment}: must be section.name=value")
+        data.setdefault(section, {})[name] = _value(value)
+    return data
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON (lists, numbers, true), and otherwise the text itself."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def show(settings: Settings) -> str:
+    """The settings as a TOML file that gives the same ones; secrets are masked, absent settings are comments."""
+    lines = []
+    for section in type(settings).model_fields:
+        lines.append(f"[{section}]")
+        for name, value in getattr(settings, section):
+            lines.append(f"# {name} =" if value is None else f"{name} = {_toml(value)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return '"********"'
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, Path):
+        return json.dumps(str(value))
+    return json.dumps(value)
