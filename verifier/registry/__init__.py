@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from verifier.registry._audit import AuditLog, AuditRecord
+from verifier.registry._book import Transition
+from verifier.registry._bundle import bundle_bytes, read_bundle
+from verifier.registry._folders import common_folder, find_source, plugin_paths, read_source, shipped_folder
 from verifier.registry._instance import Instance, InstanceStatus, Lease, Resolved, State
 from verifier.registry._options import RegistryOptions
 from verifier.registry._registry import Registry
 from verifier.registry._source import PluginSource
+from verifier.registry._startup import load_all
+from verifier.registry._trust import Trust, read_lock, sign, write_lock
+from verifier.registry._watch import Watcher
 
 __all__ = [
+    "AuditLog",
+    "AuditRecord",
     "Instance",
     "InstanceStatus",
     "Lease",
@@ -16,4 +25,18 @@ __all__ = [
     "RegistryOptions",
     "Resolved",
     "State",
+    "Transition",
+    "Trust",
+    "Watcher",
+    "bundle_bytes",
+    "common_folder",
+    "find_source",
+    "load_all",
+    "plugin_paths",
+    "read_bundle",
+    "read_lock",
+    "read_source",
+    "shipped_folder",
+    "sign",
+    "write_lock",
 ]

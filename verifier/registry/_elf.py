@@ -33,7 +33,7 @@ class _Section(NamedTuple):
 
 
 def image_info(data: bytes, where: str) -> PluginInfo:
-    """What a cubin or shared library says of itself. Raises PluginError: no such file, no `plugin_info`, or another ABI."""
+    """What a cubin or shared library says of itself. Raises PluginError: neither of them, or for another ABI."""
     try:
         raw = _symbol(data, b"plugin_info", ctypes.sizeof(PluginInfo))
     except (struct.error, IndexError, ValueError) as error:
