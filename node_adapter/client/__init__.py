@@ -4,7 +4,7 @@ from node_adapter.client._asyncio import AsyncVerifierClient
 from node_adapter.client._columns import Column, Values, pack
 from node_adapter.client._jobs import Limits
 from node_adapter.client._mock import Items, MockVerifier
-from node_adapter.client._results import Digests, Recovered, Served, Verdicts
+from node_adapter.client._results import Digests, Recovered, Result, Served, Verdicts
 from node_adapter.client._scheme import (
     Algorithm,
     Hash,
@@ -33,6 +33,7 @@ __all__ = [
     "MockVerifier",
     "Priority",
     "Recovered",
+    "Result",
     "Retry",
     "Scheme",
     "Served",

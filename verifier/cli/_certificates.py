@@ -1,0 +1,116 @@
+"""The x509 part of `verifier verify`: who signed whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from node_adapter.client import VerifierClient
+from node_adapter.errors import FormatError
+from node_adapter.formats import Signed, Unverifiable, verify_signed
+from node_adapter.formats.x509 import Certificate, Pair, candidates, load, question, tbs_digests
+from verifier.model import Code
+
+__all__ = ["CertificateOptions", "verify_certificates"]
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateOptions:
+    """`za` False: signatures over SM3(TBS). `everything`: all pairs, not only those whose names fit."""
+
+    user_id: bytes | None
+    za: bool
+    everything: bool
+
+
+def verify_certificates(
+    client: VerifierClient, files: Sequence[Path], options: CertificateOptions, console: Console
+) -> tuple[dict[str, Any], bool]:
+    """Verifies the certificates against each other. Gives what was found, and whether each has an issuer."""
+    certificates = _read(files)
+    pairs = candidates(certificates, everything=options.everything)
+    digests = None if options.za else tbs_digests(client, certificates)
+    questions = [
+        question(
+            certificates[pair.issuer],
+            certificates[pair.subject],
+            user_id=options.user_id,
+            digest=digests[pair.subject] if digests else None,
+        )
+        for pair in pairs
+    ]
+    asked = [(pair, q) for pair, q in zip(pairs, questions, strict=True) if isinstance(q, Signed)]
+    outcome = verify_signed(client, [q for _, q in asked])
+    codes = {pair: Code(int(code)) for (pair, _), code in zip(asked, outcome.codes, strict=True)}
+    reasons = {pair: q.why for pair, q in zip(pairs, questions, strict=True) if isinstance(q, Unverifiable)}
+    issued = {pair.subject for pair, code in codes.items() if code is Code.VALID}
+    orphans = [c for place, c in enumerate(certificates) if place not in issued]
+    _print(console, certificates, pairs, codes, reasons, options)
+    for orphan in orphans:
+        console.print(f"[yellow]no issuer found[/yellow]: {escape(orphan.source)}, {escape(orphan.name)}")
+    console.print(
+        f"{len(certificates)} certificates, {len(issued)} with an issuer; "
+        f"served by {', '.join(outcome.served_by) or 'nobody'} on {', '.join(outcome.devices) or 'no device'}"
+    )
+    found = {
+        "certificates": [
+            {"source": c.source, "subject": c.name, "issuer": c.issuer.rfc4514_string()} for c in certificates
+        ],
+        "relations": [
+            {
+                "issuer": certificates[pair.issuer].source,
+                "subject": certificates[pair.subject].source,
+                "verdict": codes[pair].name if pair in codes else "NOT_VERIFIABLE",
+                **({"reason": reasons[pair]} if pair in reasons else {}),
+            }
+            for pair in pairs
+        ],
+        "without_issuer": [c.source for c in orphans],
+        "served_by": list(outcome.served_by),
+        "devices": list(outcome.devices),
+    }
+    return found, not orphans
+
+
+def _read(files: Sequence[Path]) -> list[Certificate]:
+    """All certificates, each once, however many files hold it."""
+    unique: dict[bytes, Certificate] = {}
+    for path in files:
+        try:
+            for certificate in load(path.read_bytes(), path.name):
+                unique.setdefault(certificate.der, certificate)
+        except FormatError as error:
+            raise FormatError(error.offset, f"{error.problem} ({path})") from None
+    return list(unique.values())
+
+
+def _print(
+    console: Console,
+    certificates: Sequence[Certificate],
+    pairs: Sequence[Pair],
+    codes: dict[Pair, Code],
+    reasons: dict[Pair, str],
+    options: CertificateOptions,
+) -> None:
+    table = Table("issuer", "signed", "verdict", title="Who signed whom", title_justify="left")
+    for pair in pairs:
+        code = codes.get(pair)
+        if options.everything and code is not Code.VALID:
+            continue
+        issuer, subject = certificates[pair.issuer], certificates[pair.subject]
+        style = "green" if code is Code.VALID else "yellow" if code in (None, Code.UNDECIDED) else "red"
+        verdict = code.name.lower() if code else reasons[pair]
+        table.add_row(
+            f"{escape(issuer.name)}\n[dim]{escape(issuer.source)}[/dim]",
+            "itself"
+            if pair.issuer == pair.subject
+            else f"{escape(subject.name)}\n[dim]{escape(subject.source)}[/dim]",
+            f"[{style}]{verdict}[/{style}]",
+        )
+    console.print(table)
