@@ -105,7 +105,7 @@ def _print(
             continue
         issuer, subject = certificates[pair.issuer], certificates[pair.subject]
         style = "green" if code is Code.VALID else "yellow" if code in (None, Code.UNDECIDED) else "red"
-        verdict = code.name.lower() if code else reasons[pair]
+        verdict = reasons[pair] if code is None else code.name.lower()
         table.add_row(
             f"{escape(issuer.name)}\n[dim]{escape(issuer.source)}[/dim]",
             "itself"

@@ -1,0 +1,112 @@
+"""`verifier verify` against a daemon that verifies with Python integers."""
+
+import json
+
+import _sm2
+import pytest
+import typer
+from gmssl import func, sm3
+from typer.testing import CliRunner
+
+from node_adapter.client import MockVerifier
+from verifier.cli import verify
+
+
+def sm3_digest(_, message):
+    return bytes.fromhex(sm3.sm3_hash(func.bytes_to_list(message)))
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    with MockVerifier(_sm2.verify, digest=sm3_digest) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def run(daemon):
+    app = typer.Typer()
+    verify.register(app)
+
+    def invoke(*arguments, address=daemon.target):
+        return CliRunner().invoke(app, [*map(str, arguments), "--address", address])
+
+    return invoke
+
+
+def relations(result):
+    found = json.loads(result.stdout)
+    return found, {(r["issuer"], r["subject"]) for r in found["relations"] if r["verdict"] == "VALID"}
+
+
+def test_every_certificate_has_its_issuer(run, shared):
+    folder = shared / "real" / "sm2-certs"
+    names = ["sm_ca.crt", "sm_node.crt", "sm_ennode.crt", "sm2-root-cert.pem", "sm2-cert.pem"]
+    names += ["sm2-chain-ca.crt", "sm2-leaf.crt"]
+    result = run("--format", "x509", "--json", *(folder / name for name in names))
+    assert result.exit_code == 0, result.output
+    found, valid = relations(result)
+    assert valid == {
+        ("sm_ca.crt:1", "sm_ca.crt:1"),
+        ("sm_ca.crt:1", "sm_node.crt:2"),
+        ("sm_node.crt:2", "sm_node.crt:1"),
+        ("sm_node.crt:2", "sm_ennode.crt:1"),
+        ("sm2-root-cert.pem:1", "sm2-root-cert.pem:1"),
+        ("sm2-root-cert.pem:1", "sm2-cert.pem:1"),
+        ("sm2-chain-ca.crt:2", "sm2-chain-ca.crt:2"),
+        ("sm2-chain-ca.crt:2", "sm2-chain-ca.crt:1"),
+        ("sm2-chain-ca.crt:1", "sm2-leaf.crt:1"),
+    }
+    assert len(found["certificates"]) == 9
+    assert found["without_issuer"] == []
+    assert found["served_by"] == ["mock@0.0.0#1"]
+
+
+def test_signatures_without_za_need_the_option(run, shared):
+    files = sorted((shared / "real" / "sm2-certs").glob("sm2-noza*"))
+    result = run("--format", "x509", "--json", *files)
+    assert result.exit_code == 1
+    assert len(json.loads(result.stdout)["without_issuer"]) == 2
+    result = run("--format", "x509", "--json", "--sm2-za", "none", *files)
+    assert result.exit_code == 0, result.output
+    root, leaf = "sm2-noza-root-cert.pem:1", "sm2-noza-cert.pem:1"
+    assert relations(result)[1] == {(root, root), (root, leaf)}
+
+
+def test_another_user_id_finds_nothing(run, shared):
+    result = run("--format", "x509", "--json", "--sm2-user-id", "", shared / "real" / "sm2-certs" / "sm_ca.crt")
+    assert result.exit_code == 1
+    assert relations(result)[1] == set()
+
+
+def test_tables_name_who_signed_whom(run, shared):
+    result = run("--format", "x509", "--all-pairs", shared / "real" / "sm2-certs" / "sm_node.crt")
+    assert result.exit_code == 0, result.output
+    assert "itself" in result.output
+    assert "3 certificates, 3 with an issuer" in result.output
+    assert "served by mock@0.0.0#1 on mock" in result.output
+
+
+def test_a_certificate_without_issuer_is_named(run, shared):
+    result = run("--format", "x509", shared / "real" / "sm2-certs" / "sm2-leaf.crt")
+    assert result.exit_code == 1
+    assert "no issuer found: sm2-leaf.crt:1" in result.output
+
+
+def test_a_file_that_is_none(run, tmp_path):
+    path = tmp_path / "bad.pem"
+    path.write_bytes(b"\x30\x03\x01")
+    result = run("--format", "x509", path)
+    assert result.exit_code == 2
+    assert "at byte 1" in result.stderr
+    assert "bad.pem" in result.stderr
+    assert run("--format", "x509", tmp_path / "absent").exit_code == 2
+
+
+def test_undecided_is_not_an_issuer_and_not_invalid(shared, daemon):
+    app = typer.Typer()
+    verify.register(app)
+    with MockVerifier(lambda items: [0] * len(items.inputs)) as silent:
+        path = shared / "real" / "sm2-certs" / "sm_ca.crt"
+        result = CliRunner().invoke(app, ["--format", "x509", "--json", str(path), "--address", silent.target])
+    assert result.exit_code == 1
+    assert [r["verdict"] for r in json.loads(result.stdout)["relations"]] == ["UNDECIDED"]
