@@ -1,6 +1,6 @@
 """The gRPC front end: requests to batches, results to answers, errors to statuses. Thin."""
 
-from verifier.api._health import SERVICE, Health
+from verifier.api._health import HEALTH_SERVICE, SERVICE, Health
 from verifier.api._keys import KeySetLimits, KeySets
 from verifier.api._listeners import Tls, split_address
 from verifier.api._tuning import tune_malloc
@@ -10,6 +10,7 @@ from verifier.api.service import ServiceOptions, VerifierService
 from verifier.api.status import Status, status_of
 
 __all__ = [
+    "HEALTH_SERVICE",
     "SERVICE",
     "Health",
     "KeySetLimits",

@@ -19,6 +19,7 @@ from verifier.telemetry import Metrics
 
 __all__ = ["CallLimit", "Unparsable", "abort", "caller_of", "deadline_of", "parser", "wait"]
 
+_LONGEST_S = 86400.0 * 365  # gRPC says "no deadline" with a time that no clock reaches
 _GRACE_S = 0.5  # after a caller's deadline, for the scheduler to say so itself
 
 
@@ -59,7 +60,7 @@ def abort(context: grpc.ServicerContext, status: Status) -> NoReturn:
 def deadline_of(context: grpc.ServicerContext) -> float | None:
     """The call's deadline on the monotonic clock; None where it has none."""
     left = context.time_remaining()
-    return None if left is None else time.monotonic() + left
+    return None if left is None or left > _LONGEST_S else time.monotonic() + left
 
 
 def caller_of(context: grpc.ServicerContext) -> str:

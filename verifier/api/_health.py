@@ -14,7 +14,9 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-__all__ = ["SERVICE", "Health"]
+__all__ = ["HEALTH_SERVICE", "SERVICE", "Health"]
+
+HEALTH_SERVICE: str = health.SERVICE_NAME
 
 SERVICE = "verifier.v1.Verifier"
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -41,11 +43,14 @@ class Health:
         def watch(request: Any, context: Any, send_response_callback: Any = None) -> Any:
             return self._servicer.Watch(request, context, send_response_callback)
 
+        def every(request: Any, context: Any) -> Any:
+            return self._servicer.List(request, context)
+
         # gRPC reads these from the handler. Watching holds no thread: answers go out when something changes.
-        for handler in (check, watch):
+        for handler in (check, watch, every):
             handler.experimental_thread_pool = self._pool  # type: ignore[attr-defined]
         watch.experimental_non_blocking = True  # type: ignore[attr-defined]
-        health_pb2_grpc.add_HealthServicer_to_server(SimpleNamespace(Check=check, Watch=watch), server)
+        health_pb2_grpc.add_HealthServicer_to_server(SimpleNamespace(Check=check, Watch=watch, List=every), server)
 
     def update(self, operations: Mapping[str, Sequence[Any]]) -> None:
         """`operations`: the devices that serve each operation now, such as "verify/SM2"."""

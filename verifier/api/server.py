@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import grpc
 from grpc_reflection.v1alpha import reflection
@@ -14,6 +16,7 @@ from verifier.api._tuning import channel_options
 
 __all__ = ["Listener", "RpcServer"]
 
+Drained = TypeVar("Drained")
 AddServices = Callable[[grpc.Server], Sequence[str]]
 
 
@@ -60,6 +63,14 @@ class RpcServer:
     def start(self) -> None:
         """Accepts calls."""
         self._server.start()
+
+    def drain(self, timeout_s: float, drain: Callable[[float], Drained]) -> Drained:
+        """Refuses new calls, waits for accepted work with `drain(timeout_s)` and for its answers to be sent."""
+        end = time.monotonic() + timeout_s
+        stopped = self._server.stop(timeout_s)
+        left = drain(timeout_s)
+        stopped.wait(max(end - time.monotonic(), 0) + 1.0)
+        return left
 
     def stop(self, grace_s: float) -> None:
         """Refuses new calls at once, waits for open ones, cancels what is left after `grace_s`."""

@@ -2,6 +2,7 @@
 
 from verifier.scheduling._backlog import Held, QueueLimits
 from verifier.scheduling._core import SchedulingOptions
+from verifier.scheduling._measure import measure
 from verifier.scheduling._router import Cost, Load, Router, Share
 from verifier.scheduling._scheduler import Scheduler
 from verifier.scheduling._work import Priority, cut, units
@@ -17,5 +18,6 @@ __all__ = [
     "SchedulingOptions",
     "Share",
     "cut",
+    "measure",
     "units",
 ]

@@ -119,6 +119,12 @@ class Router:
             taking = [model for model in taking if model[2] != device_id]
         return [alone]
 
+    def preferred_units(self) -> int | None:
+        """A launch at which the fixed cost of the fastest device is a sixteenth; None before anything is measured."""
+        measured = [cost for cost in self._costs.values() if cost.measured]
+        fastest = min(measured, key=lambda cost: cost.per_unit, default=None)
+        return None if fastest is None else round(16 * fastest.fixed / fastest.per_unit)
+
     def rate(self, key: BatchKey, devices: Sequence[DeviceInfo]) -> float:
         """Units a second of these devices together."""
         return sum(1 / self.cost(device, key).per_unit for device in devices)

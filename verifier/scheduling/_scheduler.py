@@ -24,6 +24,8 @@ from verifier.telemetry import Metrics
 
 __all__ = ["Scheduler"]
 
+_PREFERRED_ITEMS = 65536  # while nothing is measured
+
 _log = structlog.get_logger(__name__)
 
 
@@ -184,6 +186,12 @@ class Scheduler:
         """Sets the cost model of a device and operation from two launches, each (units, seconds)."""
         with self._lock:
             self._core.router.measure(device.device, key, small, large)
+
+    def preferred_items(self) -> int:
+        """How many items a batch should have to keep a device busy: a power of two."""
+        with self._lock:
+            units = self._core.router.preferred_units()
+        return _PREFERRED_ITEMS if units is None else min(max(1 << units.bit_length(), 1024), 1 << 18)
 
     def held(self) -> dict[str, Held]:
         """Accepted and unanswered work by plugin."""

@@ -7,6 +7,7 @@ import sys
 from typing import Literal
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
 __all__ = ["LogFormat", "LogLevel", "set_up_logs"]
 
@@ -15,7 +16,10 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def set_up_logs(level: LogLevel = "info", form: LogFormat = "console") -> None:
-    """Sends structlog's events and the standard library's records to standard error."""
+    """Sends structlog's events and the standard library's records to standard error.
+
+    Tracebacks are without local variables: those hold callers' data.
+    """
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -24,11 +28,12 @@ def set_up_logs(level: LogLevel = "info", form: LogFormat = "console") -> None:
     number = logging.getLevelNamesMapping()[level.upper()]
     if form == "json":
         tail: list[structlog.types.Processor] = [
-            structlog.processors.dict_tracebacks,
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             structlog.processors.JSONRenderer(),
         ]
     else:
-        tail = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        plain = structlog.dev.plain_traceback
+        tail = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

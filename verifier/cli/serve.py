@@ -1,0 +1,143 @@
+"""`verifier serve` and `verifier config`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from verifier.config import Settings, load_settings, parse_overrides, show
+from verifier.errors import ConfigError, VerifierError
+from verifier.telemetry import set_up_logs
+
+__all__ = ["register"]
+
+_SERVE_HELP = """Runs the daemon until SIGTERM or SIGINT.
+
+Settings come from a TOML file, then VERIFIER_SECTION__NAME in the environment, then the command line; the later
+one wins, and an unknown name is an error. `verifier config --show` prints all of them.
+
+Examples:
+
+  verifier serve
+
+  verifier serve --config /etc/verifier/verifier.toml --listen unix:/run/verifier/work.sock
+
+  verifier serve --device cpu --plugin sm2 --log-format json
+
+  verifier serve --set scheduling.batch_delay_s=0.001 --set server.drain_s=5
+"""
+
+_CONFIG_HELP = """Prints or checks the settings that `verifier serve` would have.
+
+Examples:
+
+  verifier config --show > verifier.toml
+
+  verifier config --check --config verifier.toml
+"""
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="TOML file.", envvar="VERIFIER_CONFIG")]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Any setting; lists are JSON.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command(help=_SERVE_HELP)(serve)
+    app.command(help=_CONFIG_HELP)(config)
+
+
+def serve(
+    file: ConfigFile = None,
+    listen: Annotated[
+        list[str] | None, typer.Option(help="host:port or unix:/path for work; may be repeated.")
+    ] = None,
+    device: Annotated[list[str] | None, typer.Option(help="auto, cpu or cuda:N; may be repeated.")] = None,
+    plugin: Annotated[
+        list[str] | None, typer.Option(help="A name, name@version or folder; may be repeated. Default: all.")
+    ] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="console or json.")] = None,
+    assignments: Assignments = None,
+) -> None:
+    """Runs the daemon."""
+    flags: list[tuple[str, str, Any]] = [
+        ("server", "listen", listen),
+        ("devices", "use", device),
+        ("plugins", "load", plugin),
+        ("log", "level", log_level),
+        ("log", "format", log_format),
+    ]
+    settings = _settings(file, assignments, flags)
+    set_up_logs(settings.log.level, settings.log.format)
+    raise typer.Exit(_serve(settings))
+
+
+def _serve(settings: Settings) -> int:
+    # Imported late: --help and config need neither devices nor gRPC.
+    from verifier.daemon import Daemon
+
+    stop = _stop_on_signals()
+    try:
+        daemon = Daemon(settings)
+        daemon.start()
+    except VerifierError as error:
+        _fail(error)
+    print(f"verifier ready on {' '.join(daemon.addresses)}", flush=True)
+    stop.wait()
+    left = daemon.stop()
+    return 1 if left else 0
+
+
+def _stop_on_signals() -> threading.Event:
+    """Set by the first SIGTERM or SIGINT; a second one ends the process at once."""
+    stop = threading.Event()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+    return stop
+
+
+def config(
+    file: ConfigFile = None,
+    show_all: Annotated[bool, typer.Option("--show", help="Print every setting as TOML.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only say whether they are right.")] = False,
+    assignments: Assignments = None,
+) -> None:
+    """Prints or checks the settings."""
+    if show_all == check:
+        _fail(ConfigError("one of --show and --check is needed"))
+    settings = _settings(file, assignments, [])
+    if show_all:
+        print(show(settings), end="")
+    else:
+        print("the configuration is right")
+
+
+def _settings(file: Path | None, assignments: list[str] | None, flags: list[tuple[str, str, Any]]) -> Settings:
+    try:
+        overrides = parse_overrides(assignments or ())
+        for section, name, value in flags:
+            if value:
+                overrides.setdefault(section, {})[name] = value
+        return load_settings(file, overrides)
+    except ConfigError as error:
+        _fail(error)
+
+
+def _fail(error: VerifierError) -> NoReturn:
+    print(f"verifier: {error}", file=sys.stderr)
+    raise typer.Exit(2)

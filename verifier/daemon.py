@@ -1,0 +1,330 @@
+"""The daemon: configuration, devices, plugins, scheduler and listeners, started and stopped in order.
+
+    with Daemon(load_settings()) as daemon:
+        print(daemon.addresses)
+
+Workers are started before any listener (a process that has served gRPC must not be forked), and stopping goes the
+other way round: refuse, drain, answer, close.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+import grpc
+import structlog
+
+from verifier import __version__
+from verifier.api import (
+    HEALTH_SERVICE,
+    SERVICE,
+    Health,
+    KeySetLimits,
+    KeySets,
+    Limits,
+    Listener,
+    RpcServer,
+    ServiceOptions,
+    Tls,
+    VerifierService,
+    split_address,
+    tune_malloc,
+)
+from verifier.api.admin import admin_server
+from verifier.config import Settings
+from verifier.drivers import probe_devices
+from verifier.errors import ConfigError, DeviceUnavailableError, VerifierError
+from verifier.registry import InstanceStatus, Registry, RegistryOptions, State, Watcher, load_all
+from verifier.scheduling import QueueLimits, Scheduler, SchedulingOptions, measure
+from verifier.telemetry import Metrics, MetricsServer
+from verifier.workers import Fleet, Worker, WorkerOptions, WorkerState
+
+__all__ = ["Daemon", "devices_in_use"]
+
+_log = structlog.get_logger(__name__)
+
+_SPARE_CALLS = 16  # for calls that do no work: limits, health
+_STATES = tuple(state.value for state in State)
+_RESULTS = {State.ACTIVE: "active", State.FAILED: "failed", State.UNLOADED: "unloaded"}
+
+
+def devices_in_use(use: Sequence[str]) -> list[str]:
+    """The devices that `use` names; "auto" stands for every GPU and the CPU.
+
+    Raises DeviceUnavailableError, saying what to install, where none can be used.
+    """
+    if "auto" not in use:
+        return list(dict.fromkeys(use))
+    found = probe_devices()
+    usable = [device.id for device in found if device.info is not None and device.compiler]
+    # Without a compiler only cached images run: better than nothing where there is nothing else.
+    usable = usable or [device.id for device in found if device.info is not None]
+    for device in found:
+        if device.id not in usable:
+            _log.info("device_left_out", device=device.id, problem=device.problem)
+    if not usable:
+        raise DeviceUnavailableError("; ".join(f"{device.id}: {device.problem}" for device in found))
+    rest = [name for name in use if name != "auto"]
+    return list(dict.fromkeys([*usable, *rest]))
+
+
+class Daemon:
+    """One daemon in this process. Start it once; it cannot be started again after `stop`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.addresses: tuple[str, ...] = ()  # of the work's listener, with the ports that were taken
+        self.health_addresses: tuple[str, ...] = ()
+        self.metrics_port: int | None = None
+        self.start_s = 0.0
+        self._listener = self._checked_listener()
+        self._health = Health()
+        self._changed = threading.Event()
+        self._stopping = False
+        self._measured: set[int] = set()
+        self._stop_lock = threading.Lock()
+        self._report: dict[str, int] | None = None
+        self._undo = contextlib.ExitStack()
+        self.fleet: Fleet
+        self.registry: Registry
+        self.scheduler: Scheduler
+        self.service: VerifierService
+        self._work: RpcServer
+
+    def _checked_listener(self) -> Listener:
+        server = self.settings.server
+        tls = None
+        if server.tls_certificate_file and server.tls_key_file:
+            tls = Tls(server.tls_certificate_file, server.tls_key_file, server.tls_client_ca_file)
+        listener = Listener("server.listen", server.listen, tls, server.insecure)
+        listener.check()
+        Listener("health.listen", self.settings.health.listen, insecure=server.insecure).check()
+        return listener
+
+    def __enter__(self) -> Daemon:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Returns when it serves. Raises ConfigError, DeviceUnavailableError, BackendError, PluginError; what was
+        started is stopped again then."""
+        begun = time.monotonic()
+        try:
+            tune_malloc()
+            self._start_metrics()
+            self._start_devices()
+            self._load_plugins()
+            self._start_servers()
+        except BaseException:
+            self._stopping = True
+            self._undo.close()
+            raise
+        self.start_s = time.monotonic() - begun
+        self.metrics.started(self.start_s)
+        _log.info(
+            "ready",
+            version=__version__,
+            listen=list(self.addresses),
+            devices=[worker.device_id for worker in self.fleet.workers],
+            plugins=[instance.label for instance in self.registry.active()],
+            start_s=round(self.start_s, 3),
+        )
+
+    def _start_metrics(self) -> None:
+        if not self.settings.metrics.listen:
+            return
+        Listener("metrics.listen", (self.settings.metrics.listen,), insecure=self.settings.server.insecure).check()
+        host, port = split_address(self.settings.metrics.listen)
+        try:
+            server: MetricsServer = self.metrics.serve(host, port)
+        except OSError as error:
+            raise ConfigError(f"metrics.listen: {host}:{port}: {error.strerror}") from None
+        self.metrics_port = server.port
+        self._undo.callback(server.close)
+
+    def _start_devices(self) -> None:
+        devices, scheduling, plugins = self.settings.devices, self.settings.scheduling, self.settings.plugins
+        options = WorkerOptions(
+            slots=devices.slots,
+            slot_bytes=devices.slot_bytes,
+            streams=devices.streams,
+            drain_timeout_s=devices.drain_timeout_s,
+        )
+        self.fleet = Fleet(devices_in_use(devices.use), options)
+        self.fleet.on_state(self._worker_changed)
+        self.fleet.on_fault(self._worker_faulted)
+        self.registry = Registry(
+            self.fleet,
+            RegistryOptions(
+                folders=plugins.folders,
+                trust=plugins.trust,
+                lock_files=plugins.lock_files,
+                public_keys=plugins.public_key_files,
+                cache=plugins.cache_folder,
+                audit=plugins.audit_file,
+                drain_timeout_s=plugins.drain_timeout_s,
+                keep_previous_s=plugins.keep_previous_s,
+            ),
+        )
+        self._undo.callback(self.fleet.close)
+        self._undo.callback(self.registry.close)
+        self.fleet.start()
+        self.scheduler = Scheduler(
+            self.fleet.workers,
+            self.registry.lease,
+            SchedulingOptions(
+                queue=QueueLimits(scheduling.queue_items, scheduling.queue_bytes, scheduling.caller_share),
+                batch_delay_s=scheduling.batch_delay_s,
+                launch_items=scheduling.launch_items,
+                launch_bytes=self.settings.server.max_batch_bytes,
+                launches_per_device=scheduling.launches_per_device,
+                retries=scheduling.retries,
+                unserved_wait_s=scheduling.unserved_wait_s,
+            ),
+            metrics=self.metrics,
+        )
+        self._undo.callback(self.scheduler.close)
+        for worker in self.fleet.workers:
+            worker.on_room = self.scheduler.wake
+        self.registry.subscribe(self._instance_changed)
+        self.scheduler.start()
+
+    def _load_plugins(self) -> None:
+        names = self.settings.plugins.load
+        outcomes = load_all(self.registry, None if names == ("auto",) else names)
+        failures = {name: error for name, error in outcomes.items() if isinstance(error, VerifierError)}
+        for name, error in failures.items():
+            _log.error("plugin_not_loaded", plugin=name, error=str(error))
+        if failures and len(failures) == len(outcomes):
+            raise next(iter(failures.values()))
+        self._refresh()
+        keeper = threading.Thread(target=self._keep, name="state-keeper", daemon=True)
+        keeper.start()
+        self._undo.callback(self._end_keeper, keeper)
+        if self.settings.plugins.watch:
+            watcher = Watcher(self.registry, self.settings.plugins.folders)
+            watcher.start()
+            self._undo.callback(watcher.close)
+
+    def _start_servers(self) -> None:
+        server, keys = self.settings.server, self.settings.keys
+        self.service = VerifierService(
+            self.scheduler,
+            self.registry,
+            KeySets(KeySetLimits(keys.max_sets, keys.max_bytes)),
+            ServiceOptions(
+                limits=Limits(server.max_items, server.max_batch_bytes),
+                max_message_bytes=server.max_message_bytes,
+                calls=server.max_calls,
+                streams=server.max_streams,
+                stream_in_flight=server.stream_in_flight,
+                preferred_items=self.scheduler.preferred_items,
+            ),
+            self.metrics,
+        )
+        if self.settings.health.listen:
+            health = self._server(Listener("health.listen", self.settings.health.listen), self._add_health, 2, 1024)
+            self.health_addresses = health.addresses
+        for address in self.settings.admin.listen:
+            admin = admin_server(self.registry, address)
+            admin.start()
+            self._undo.callback(lambda server: server.stop(1.0).wait(), admin)
+        calls = server.max_calls + server.max_streams
+        self._work = self._server(self._listener, self._add_work, calls, calls + _SPARE_CALLS)
+        self.addresses = self._work.addresses
+
+    def _server(
+        self, listener: Listener, add: Callable[[grpc.Server], Sequence[str]], threads: int, max_calls: int
+    ) -> RpcServer:
+        settings = self.settings.server
+        server = RpcServer(
+            listener,
+            add,
+            threads=threads,
+            max_calls=max_calls,
+            max_message_bytes=settings.max_message_bytes,
+            keepalive_s=settings.keepalive_s,
+        )
+        server.start()
+        self._undo.callback(server.stop, 1.0)
+        return server
+
+    def _add_work(self, server: grpc.Server) -> Sequence[str]:
+        server.add_generic_rpc_handlers((self.service.handler(),))
+        return SERVICE, *self._add_health(server)
+
+    def _add_health(self, server: grpc.Server) -> Sequence[str]:
+        self._health.add_to(server)
+        return (HEALTH_SERVICE,)
+
+    def _worker_changed(self, worker: Worker) -> None:
+        self.metrics.device_up(worker.device_id, worker.state is WorkerState.UP)
+        self._changed.set()
+
+    def _worker_faulted(self, worker: Worker, _: Sequence[int], error: Exception) -> None:
+        self.metrics.device_error(worker.device_id, type(error).__name__)
+
+    def _instance_changed(self, status: InstanceStatus) -> None:
+        self.metrics.plugin_state(status.plugin, status.version, status.state.value, _STATES)
+        if status.state in _RESULTS:
+            self.metrics.swapped(status.plugin, _RESULTS[status.state])
+        self._changed.set()
+
+    def _keep(self) -> None:
+        while True:
+            self._changed.wait()
+            self._changed.clear()
+            if self._stopping:
+                return
+            try:
+                self._refresh()
+            except Exception:
+                _log.exception("state_not_refreshed")
+
+    def _end_keeper(self, keeper: threading.Thread) -> None:
+        self._stopping = True
+        self._changed.set()
+        keeper.join()
+
+    def _refresh(self) -> None:
+        """Health says what is served now; plugins that are new are measured; what waited for a device goes on."""
+        active = self.registry.active()
+        self._health.update({o.id: i.workers for i in active for o in i.manifest.operations})
+        self.scheduler.wake()
+        for instance in active:
+            if self.settings.scheduling.measure and instance.id not in self._measured and instance.workers:
+                self._measured.add(instance.id)
+                measure(self.scheduler, instance, instance.answers)
+
+    def stop(self) -> dict[str, int]:
+        """Refuses new work, finishes the old within `server.drain_s`, and closes everything. Idempotent.
+
+        Returns the requests that were given up unfinished, by plugin.
+        """
+        with self._stop_lock:
+            if self._report is None:
+                self._report = self._stop()
+            return self._report
+
+    def _stop(self) -> dict[str, int]:
+        drain_s = self.settings.server.drain_s
+        begun = time.monotonic()
+        self._health.stopping()
+        in_flight = {plugin: held.requests for plugin, held in self.scheduler.held().items()}
+        _log.info("draining", in_flight=in_flight, at_most_s=drain_s)
+        self.service.streams.drain()
+        left = self._work.drain(drain_s, self.scheduler.drain)
+        self._undo.close()
+        self._health.close()
+        _log.info("stopped", unfinished=left, took_s=round(time.monotonic() - begun, 3))
+        return left
