@@ -10,7 +10,8 @@ from verifier.errors import BuildError, DeviceUnavailableError
 
 __all__ = ["compile_cubin", "nvrtc_version"]
 
-_OPTIONS = ("--std=c++17", "--generate-line-info", "--device-int128", "--ptxas-options=-v")
+# no-source-include: the working folder is no place to include from.
+_OPTIONS = ("--std=c++17", "--generate-line-info", "--device-int128", "--no-source-include", "--ptxas-options=-v")
 _MISSING = "NVRTC is missing: install it with `pip install verifier[cuda]`"
 
 
@@ -57,7 +58,9 @@ def compile_cubin(
         cubin = _text(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return cubin, log.rstrip("\0")
+    # Without the times, which differ from run to run.
+    lines = (line for line in log.rstrip("\0\n").splitlines() if "Compile time" not in line)
+    return cubin, "\n".join(lines)
 
 
 def _text(nvrtc: Any, program: Any, size: Any, get: Any) -> bytes:
