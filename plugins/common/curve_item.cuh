@@ -4,14 +4,16 @@
 //   verify    decides whether x(u1 G + u2 Q) mod n == target, or leaves RETRY (curve_verify.cuh)
 //   finish    decides what was left, with complete formulas (curve_finish.cuh)
 //
+// Recovery has `multiply` in the place of `verify`: it gives the point itself.
+//
 // An item whose code is still UNDECIDED after `prepare` is to be verified; its planes must be filled. The planes of
 // other items are read too (a warp computes for all its lanes) but may hold anything.
 //
 //   plane     verify (in)                     recover (in)                    point (out)
 //   U1        u1 < n                          u1 < n
 //   U2        u2 < n                          u2 < n
-//   QX, QY    Q affine, < p, on the curve     the point R                     X, Y of u1 G + u2 Q
-//   TARGET    target < n                                                      Z
+//   QX, QY    Q affine, < p, on the curve     the point R                     X, Y of u1 G + u2 Q,
+//   TARGET    target < n                                                      Z: (X / Z^2, Y / Z^3)
 //   VALUE     what invert_scalars inverts, in [1, n); anything else stays as it is
 //   PREFIX    its workspace
 //

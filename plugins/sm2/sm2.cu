@@ -1,0 +1,26 @@
+// SM2 signature verification (GB/T 32918.2): t = (r + s) mod n, (x, y) = s G + t Q, valid where (e + x) mod n = r.
+#include "curve_finish.cuh"
+#include "sm2_prepare.cuh"
+
+typedef Ladder<Sm2Curve> Sm2Ladder;
+typedef Comb<Sm2Curve> Sm2Comb;
+
+DEVICE void table_base(u8* state, u32 index) { Sm2Comb::build_base((u32*)state, index); }
+DEVICE void table_entry(u8* state, u32 index) { Sm2Comb::build_entry((u32*)state, index); }
+
+DEVICE void verify(const Batch& batch, const Lane& lane, u32 item) {
+    verify_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
+}
+
+DEVICE void finish(const Batch& batch, const Lane& lane, u32 item) {
+    finish_verify_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
+}
+
+PLUGIN_INFO(Sm2Comb::BYTES, Planes::BYTES, Sm2Ladder::LANE_BYTES)
+
+STATE_STAGE(sm2_table_bases, table_base, Sm2Comb::BASES, 32)
+STATE_STAGE(sm2_table_entries, table_entry, Sm2Comb::ENTRIES, 128)
+
+ITEM_STAGE(sm2_prepare, prepare, 256, 1)
+ITEM_STAGE(sm2_verify, verify, VERIFY_THREADS, 1)
+ITEM_STAGE(sm2_finish, finish, FINISH_THREADS, 1)

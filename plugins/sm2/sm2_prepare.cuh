@@ -1,0 +1,83 @@
+// What SM2 does to an item before the curve: parsing, the digest e, scalars.
+#pragma once
+#include "curve_key.cuh"
+#include "scalar.cuh"
+#include "sm3.cuh"
+
+// Batch.parameters in the manifest's order.
+enum Parameter : u32 { INPUT_KIND = 0, SIGNATURE_ENCODING = 1, KEY_ENCODING = 2, LOW_S = 3 };
+
+typedef ItemScratch<VERIFY_PLANES> Planes;
+
+// ZA = SM3(ENTL || ID || a || b || xG || yG || xA || yA), ENTL being the bits of ID in two bytes (GB/T 32918.2, 5.5).
+DEVICE void identity_hash(u32 (&za)[8], const Batch& batch, const PublicKey& key) {
+    u8 length[2], curve[128], point[64];
+    const u32 bits = 8 * (u32)batch.constant_bytes;
+    length[0] = (u8)(bits >> 8), length[1] = (u8)bits;
+    Words a;
+    subtract(a, Sm2Prime::p(), small_words(3));
+    const Words b = Sm2Curve::b(), gx = Sm2Curve::gx(), gy = Sm2Curve::gy();
+    store_be256(curve, a.w), store_be256(curve + 32, b.w);
+    store_be256(curve + 64, gx.w), store_be256(curve + 96, gy.w);
+    store_be256(point, key.x.w), store_be256(point + 32, key.y.w);
+    const Bytes parts[4] = {{length, 2}, {batch.constant, (u32)batch.constant_bytes}, {curve, 128}, {point, 64}};
+    sm3(za, parts);
+}
+
+// e, an integer of 256 bits: given, or SM3(ZA || M).
+DEVICE Code take_digest(Words& e, const Batch& batch, Bytes input, const PublicKey& key) {
+    const InputKind kind = (InputKind)batch.parameters[INPUT_KIND];
+    if (kind != InputKind::MESSAGE && input.size != 32) return INPUT_LENGTH;
+    if (kind == InputKind::DIGEST) {
+        load_be256(e.w, input.data);
+        return UNDECIDED;
+    }
+    u32 za[8], digest[8];
+    identity_hash(za, batch, key);
+    const Bytes message[1] = {input};
+    sm3(digest, za, message);
+    e = digest_number(digest);
+    return UNDECIDED;
+}
+
+DEVICE Code take_signature(const Batch& batch, Bytes bytes, Signature& signature) {
+    typedef Scalar<Sm2Order> S;
+    const Code code = parse_signature((SignatureEncoding)batch.parameters[SIGNATURE_ENCODING], bytes, signature);
+    if (code) return code;
+    if (!S::in_range(signature.r) || !S::in_range(signature.s)) return OUT_OF_RANGE;
+    if ((LowS)batch.parameters[LOW_S] == LowS::REQUIRE) {
+        Words rest;  // n - s, which is below s just where s > n / 2, as n is odd
+        subtract(rest, Sm2Order::modulus(), signature.s);
+        if (less(rest, signature.s)) return HIGH_S;
+    }
+    return UNDECIDED;
+}
+
+// Stage: decides what is malformed or out of range, and t = 0; otherwise U1 = s, U2 = t, TARGET = r - e, QX, QY = the key.
+DEVICE void prepare(const Batch& batch, const Lane& lane, u32 item) {
+    typedef Scalar<Sm2Order> S;
+    const Bytes bytes = value(batch.inputs[1], item);
+    const KeyEncoding encoding = (KeyEncoding)batch.parameters[KEY_ENCODING];
+    const Bytes key_bytes = encoding == KeyEncoding::IN_SIGNATURE ? bytes : value(batch.inputs[2], item);
+    Signature signature;
+    PublicKey key;
+    Words e = small_words(0);
+    Code code = take_signature(batch, bytes, signature);
+    if (!code) code = parse_key(Algorithm::SM2, encoding, key_bytes, key);
+    if (!code) code = settle_key<Sm2Curve>(key);
+    if (!code) code = take_digest(e, batch, value(batch.inputs[0], item), key);
+    Words t;
+    if (!code) {
+        t = add_mod(signature.r, signature.s, Sm2Order::modulus());
+        if (is_zero(t)) code = INVALID;
+    }
+    if (!lane.live) return;
+    batch.codes[item] = code;
+    if (code) return;
+    const Planes scratch = item_scratch<VERIFY_PLANES>(batch, item);
+    store(scratch, U1, signature.s);
+    store(scratch, U2, t);
+    store(scratch, TARGET, subtract_mod(signature.r, S::reduce(e), Sm2Order::modulus()));
+    store(scratch, QX, key.x);
+    store(scratch, QY, key.y);
+}
