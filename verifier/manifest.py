@@ -44,10 +44,18 @@ class Operation(_Strict):
     name: Name
     algorithm: Symbol
     inputs: tuple[Name, ...] = Field(min_length=1, max_length=6)
+    widths: dict[Name, Annotated[int, Field(ge=1, le=1 << 20)]] = Field(default_factory=dict)  # of fixed-width inputs
     outputs: tuple[Output, ...] = Field(default=(), max_length=2)
     stages: tuple[Symbol, ...] = Field(min_length=1, max_length=16)
     constant: Name | None = None
     parameters: dict[Name, tuple[str | int, ...]] = Field(default_factory=dict, max_length=14)
+
+    @model_validator(mode="after")
+    def _widths_are_of_inputs(self) -> Operation:
+        for name in self.widths:
+            if name not in self.inputs:
+                raise ValueError(f"widths: {name} is not an input")
+        return self
 
     @property
     def id(self) -> str:

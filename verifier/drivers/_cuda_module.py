@@ -21,17 +21,21 @@ __all__ = ["CudaFunction", "CudaModule"]
 class CudaFunction:
     """A kernel, with the largest grid of which all blocks run at once."""
 
-    def __init__(self, module: CudaModule, name: str, handle: Any, threads: int, blocks: int) -> None:
+    def __init__(
+        self, module: CudaModule, name: str, handle: Any, threads: int, blocks: int, shared: int, warp_items: int
+    ) -> None:
         self.module = module
         self.name = name
         self.handle = handle
         self.threads = threads
         self.blocks = blocks
         self.lanes = blocks * threads
+        self.shared = shared  # bytes of dynamic shared memory a block
+        self.warp_items = warp_items
 
     def grid(self, items: int) -> int:
         """Blocks for so many items: no more than can have a warp's items each."""
-        warps = -(-items // 32)
+        warps = -(-items // self.warp_items)
         return max(1, min(self.blocks, -(-warps // (self.threads // 32))))
 
 
@@ -99,12 +103,29 @@ class CudaModule:
         threads = int(driver.check(f"stage {name}", api.cuFuncGetAttribute(most, handle)))
         if threads % 32:
             raise PluginError(f"stage {name!r} has launch bounds of {threads} threads, not a multiple of 32")
+        shared = self._optional(f"{name}_shared", 0)
+        if shared:
+            dynamic = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            (error,) = api.cuFuncSetAttribute(handle, dynamic, shared)
+            if error.name == "CUDA_ERROR_INVALID_VALUE":
+                raise PluginError(
+                    f"stage {name!r} wants {shared} bytes of shared memory a block, the device has less"
+                )
+            driver.check(f"stage {name}", (error,))
         blocks = int(
-            driver.check(f"stage {name}", api.cuOccupancyMaxActiveBlocksPerMultiprocessor(handle, threads, 0))
+            driver.check(f"stage {name}", api.cuOccupancyMaxActiveBlocksPerMultiprocessor(handle, threads, shared))
         )
         if blocks == 0:
             raise PluginError(f"stage {name!r} needs more than a multiprocessor has for a block of {threads} threads")
-        return CudaFunction(self, name, handle, threads, blocks * driver.info.units)
+        warp_items = self._optional(f"{name}_warp_items", 32)
+        return CudaFunction(self, name, handle, threads, blocks * driver.info.units, shared, warp_items)
+
+    def _optional(self, name: str, default: int) -> int:
+        """The u32 symbol `name`, or the default where the image has none."""
+        error, _, _ = self._driver.api.cuModuleGetGlobal(self._handle, name.encode())
+        if error.name == "CUDA_ERROR_NOT_FOUND":
+            return default
+        return int.from_bytes(self._read(name, 4), "little")
 
     def _read(self, name: str, nbytes: int) -> bytes:
         """A symbol's bytes."""

@@ -91,7 +91,7 @@ class CudaStream:
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(batch))
         grid, threads = function.grid(batch.items), function.threads
         call = self._api.cuLaunchKernel(
-            function.handle, grid, 1, 1, threads, 1, 1, 0, handle, ctypes.addressof(parameters), 0
+            function.handle, grid, 1, 1, threads, 1, 1, function.shared, handle, ctypes.addressof(parameters), 0
         )
         self._driver.check(f"launch {function.name}", call)
 

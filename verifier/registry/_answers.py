@@ -117,7 +117,8 @@ def _build(manifest: Manifest, group: _Group, where: str) -> Group:
         if set(case.inputs) != set(operation.inputs):
             raise ManifestError(f"{where}: {case.id}: inputs must be {', '.join(operation.inputs)}")
     inputs = tuple(
-        _column([case.inputs[name] for case in group.cases], fixed_width(name, named)) for name in operation.inputs
+        _column([case.inputs[name] for case in group.cases], operation.widths.get(name) or fixed_width(name, named))
+        for name in operation.inputs
     )
     outputs = []
     known = {output.name: output.bytes for output in operation.outputs}
