@@ -145,7 +145,7 @@ class FakeDriver(HostDriver):
         if fault.hang:
             threading.Event().wait()
         if fault.crash:
-            os.kill(os.getpid(), signal.SIGSEGV)
+            signal.raise_signal(signal.SIGSEGV)  # in this thread: it must not get past here
         if fault.error:
             error = BackendError(fault.error, sticky=fault.sticky)
             if fault.sticky:
