@@ -5,13 +5,29 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from verifier.config import load_settings
+from verifier.daemon import Daemon
+
 __all__ = ["daemon_address"]
 
 
 @contextlib.contextmanager
 def daemon_address(address: str | None, plugins: Sequence[str]) -> Iterator[str]:
-    """The address of a daemon: the given one, or that of one started here with these plugins until the block ends."""
+    """The address of a daemon: the given one, or that of one started here with these plugins until the block ends.
+
+    The environment's settings hold for it, its ports and plugins excepted.
+    """
     if address:
         yield address
         return
-    raise NotImplementedError(plugins)
+    settings = load_settings(
+        overrides={
+            "server": {"listen": ["127.0.0.1:0"]},
+            "health": {"listen": ["127.0.0.1:0"]},
+            "metrics": {"listen": ""},
+            "plugins": {"load": list(plugins)},
+            "log": {"level": "warning"},
+        }
+    )
+    with Daemon(settings) as daemon:
+        yield daemon.addresses[0]
