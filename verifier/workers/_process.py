@@ -191,13 +191,13 @@ class Process:
             self._changed.notify_all()
         for flight in flights:
             flight.future.set_exception(BackendError(f"{self.device_id}: stopped before the batch was done"))
-        self.lost.set()
         try:
             with self._sending:
                 self._batches.send(None)
             self._popen.wait(self._options.stop_timeout_s)
         except (OSError, subprocess.TimeoutExpired):
             self._popen.kill()
+        self.lost.set()
 
     def kill(self) -> None:
         """Ends the process at once, as if it had died."""

@@ -1,0 +1,75 @@
+"""Workers on the toy plugin: `device_id` is the CPU, a fake, and a GPU where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from verifier.drivers import Image, list_devices
+from verifier.drivers.build import ImageCache, build_image, host_target
+from verifier.manifest import Manifest, load_manifest
+from verifier.workers import Worker, WorkerOptions
+
+ROOT = Path(__file__).parents[2]
+PARITY = ROOT / "tests" / "fixtures" / "plugins" / "parity"
+
+
+@pytest.fixture(autouse=True)
+def _two_fakes(monkeypatch):
+    monkeypatch.setenv("VERIFIER_FAKE_DEVICES", "2")
+
+
+@pytest.fixture(params=["cpu", "fake:0", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def device_id(request) -> str:
+    if request.param not in {device.id for device in list_devices()}:
+        pytest.skip(f"there is no {request.param}")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def manifest() -> Manifest:
+    return load_manifest(PARITY)
+
+
+@pytest.fixture(scope="session")
+def build(manifest, tmp_path_factory) -> Callable[[str], Image]:
+    """Builds the toy for a target."""
+    cache = ImageCache(tmp_path_factory.mktemp("images"))
+    files = {
+        path.name: path.read_bytes()
+        for folder in (ROOT / "plugins" / "common", PARITY)
+        for path in folder.iterdir()
+        if path.suffix in (".cu", ".cuh")
+    }
+    return lambda target: build_image(files, manifest.source, target, manifest.defines, cache=cache)
+
+
+@pytest.fixture
+def image(build) -> Image:
+    return build(host_target())
+
+
+@pytest.fixture
+def make_worker():
+    """Makes workers that are closed when the test ends."""
+    workers = []
+
+    def make(device_id: str, **options) -> Worker:
+        worker = Worker(device_id, WorkerOptions(**{"slot_bytes": 1 << 20, "stop_timeout_s": 20.0, **options}))
+        workers.append(worker)
+        return worker
+
+    yield make
+    for worker in workers:
+        worker.close()
+
+
+@pytest.fixture
+def worker(device_id, make_worker, manifest, build) -> Worker:
+    """A worker that is UP and has the toy as instance 1, with chunks as small as they get."""
+    made = make_worker(device_id, chunk_rounds=1, chunk_bytes=0, unified_chunk_items=64)
+    made.start()
+    made.load(1, manifest, build(made.device.target))
+    return made

@@ -1,0 +1,252 @@
+"""The pipeline on every driver, in this process."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from _toy import (
+    DIGEST,
+    VERIFY,
+    bits,
+    check_digest,
+    check_verify,
+    fixed_batch,
+    random_values,
+    variable_batch,
+)
+
+from verifier.drivers import open_driver
+from verifier.drivers.fake import Fault, open_fake
+from verifier.errors import BackendError, PluginError
+from verifier.model import Batch, BatchResult
+from verifier.workers import WorkerOptions
+from verifier.workers._instance import Instance
+from verifier.workers._layout import lay_out, write_parts
+from verifier.workers._messages import Job, OperationPlan, Plan
+from verifier.workers._pipeline import Pipeline, Submitted
+from verifier.workers._results import read_results
+
+STALE = 0xFF  # what an earlier batch left in the slot: every bit valid and decided
+
+
+class Bench:
+    """A pipeline with two slots and the toy loaded, in place of a child."""
+
+    def __init__(self, driver, manifest, image, **options) -> None:
+        self.options = WorkerOptions(slots=2, slot_bytes=1 << 20, **options)
+        self.driver = driver
+        self.plan = Plan(
+            manifest.state,
+            tuple(OperationPlan(o.stages, tuple(out.bytes for out in o.outputs)) for o in manifest.operations),
+        )
+        self.slots = np.full((2, 1 << 20), STALE, np.uint8)
+        self.registered = driver.register(self.slots.reshape(-1))
+        self.pipeline = Pipeline(driver, list(self.slots), self.options)
+        self.instance = Instance(driver, self.plan, image)
+        self._tickets = itertools.count()
+
+    def submit(self, operation: int, parts: list[Batch], slot: int = 0) -> Submitted:
+        key = parts[0].key
+        layout = lay_out(parts, len(key.constant), self.plan.operations[operation].outputs)
+        write_parts(self.slots[slot], layout, parts, key.constant)
+        job = Job(next(self._tickets), slot, 1, operation, key.parameters, None, layout)
+        return self.pipeline.submit(self.instance, job)
+
+    def finish(self, submitted: Submitted, parts: list[Batch]) -> list[BatchResult]:
+        device_ns = self.pipeline.finish(submitted)
+        assert device_ns >= 0
+        job = submitted.job
+        return read_results(self.slots[job.slot], job.layout, [part.items for part in parts], "", device_ns)
+
+    def run(self, operation: int, *parts: Batch) -> list[BatchResult]:
+        return self.finish(self.submit(operation, list(parts)), list(parts))
+
+    def close(self) -> None:
+        with suppress(BackendError):  # what a test made fail
+            self.driver.synchronize()
+        self.instance.close()
+        self.pipeline.close()
+        self.registered.close()
+
+
+@pytest.fixture
+def open_bench(manifest, build):
+    opened = []
+
+    def bench(driver, **options) -> Bench:
+        made = Bench(driver, manifest, build(driver.info.target), **options)
+        opened.append(made)
+        return made
+
+    yield bench
+    for made in opened:
+        made.close()
+        made.driver.close()
+
+
+@pytest.fixture
+def small_chunks(device_id, open_bench) -> Bench:
+    return open_bench(open_driver(device_id), chunk_rounds=1, chunk_bytes=0, unified_chunk_items=64)
+
+
+def chunk_of(bench: Bench, operation: int) -> int:
+    """Items of a chunk: it depends on the device."""
+    batch = fixed_batch(np.zeros((100, 1), np.uint8))
+    job = Job(0, 0, 1, operation, (), None, lay_out([batch], 0, ()))
+    return bench.pipeline._chunk_items(bench.instance.operations[operation], job)
+
+
+def sizes_around(bench: Bench, operation: int) -> list[int]:
+    chunk = chunk_of(bench, operation)
+    return [1, 31, 32, 33, chunk - 1, chunk, chunk + 1, 2 * chunk, 5 * chunk + 7]
+
+
+def test_fixed_columns_around_chunk_boundaries(small_chunks):
+    for items in sizes_around(small_chunks, VERIFY):
+        batch = fixed_batch(np.random.default_rng(items).integers(0, 256, (items, 3), np.uint8), constant=b"\x01")
+        (result,) = small_chunks.run(VERIFY, batch)
+        check_verify(batch, result)
+
+
+def test_variable_columns_around_chunk_boundaries(small_chunks):
+    for items in sizes_around(small_chunks, VERIFY):
+        batch = variable_batch(random_values(items, items), constant=b"\x02\x03")
+        (result,) = small_chunks.run(VERIFY, batch)
+        check_verify(batch, result)
+
+
+def test_outputs_around_chunk_boundaries(small_chunks):
+    for items in sizes_around(small_chunks, DIGEST):
+        batch = variable_batch(random_values(items, items), operation="digest")
+        (result,) = small_chunks.run(DIGEST, batch)
+        check_digest(batch, result)
+
+
+def test_parts_at_any_boundary(small_chunks):
+    parts = [variable_batch(random_values(items, items)) for items in (1, 33, 7, 64, 2)]
+    parts.append(fixed_batch(np.arange(60, dtype=np.uint8).reshape(20, 3)))
+    for part, result in zip(parts, small_chunks.run(VERIFY, *parts), strict=True):
+        check_verify(part, result)
+
+
+@pytest.mark.parametrize("memory", ["managed", "pinned", "device"])
+def test_every_kind_of_bitmap_memory(device_id, open_bench, memory):
+    bench = open_bench(open_driver(device_id), chunk_rounds=1, chunk_bytes=0, bitmap_memory=memory)
+    for items in (33, 1000):
+        batch = variable_batch(random_values(items, 5))
+        (result,) = bench.run(VERIFY, batch)
+        check_verify(batch, result)
+
+
+def test_batches_in_flight_do_not_disturb_each_other(small_chunks):
+    batches = [variable_batch(random_values(200 + i, i)) for i in range(6)]
+    before: tuple[Submitted, Batch] | None = None
+    for i, batch in enumerate(batches):
+        submitted = small_chunks.submit(VERIFY, [batch], slot=i % 2)
+        if before is not None:
+            check_verify(before[1], small_chunks.finish(before[0], [before[1]])[0])
+        before = submitted, batch
+    assert before is not None
+    check_verify(before[1], small_chunks.finish(before[0], [before[1]])[0])
+
+
+def test_memory_stays_flat_over_equal_batches(device_id, open_bench):
+    driver = open_driver(device_id)
+    bench = open_bench(driver)
+    batch = fixed_batch(np.ones((5000, 3), np.uint8))
+    free = []
+    for _ in range(12):
+        bench.run(VERIFY, batch)
+        free.append(driver.memory_free_bytes())
+    if driver.info.kind != "cpu":  # the CPU's is everyone's
+        assert len(set(free[3:])) == 1
+
+
+@pytest.mark.parametrize("skipped", ["parity_sum", "parity_decide", "publish"])
+def test_a_stage_that_does_not_run_leaves_its_items_undecided(small_chunks, skipped):
+    """Neither the slot nor the device's memory may lend an earlier batch's verdicts."""
+    batch = fixed_batch(np.zeros((200, 2), np.uint8))
+    assert bits(small_chunks.run(VERIFY, batch)[0].valid, 200) == [True] * 200
+    operation = small_chunks.instance.operations[VERIFY]
+    operation.stages = [stage for stage in operation.stages if stage.name != skipped]
+    (result,) = small_chunks.run(VERIFY, batch)
+    assert not bits(result.decided, 200).count(True)
+    assert not bits(result.valid, 200).count(True)
+
+
+@pytest.mark.parametrize("call", ["copy_in", "fill", "launch parity_sum", "launch publish", "copy_out"])
+def test_nothing_is_decided_after_a_failure(open_bench, call):
+    driver = open_fake("fake:0", faults=[Fault(call, after=2 if call.startswith("launch") else 0, error="boom")])
+    bench = open_bench(driver, chunk_rounds=1, chunk_bytes=0)
+    batch = fixed_batch(np.zeros((200, 2), np.uint8))
+    submitted = bench.submit(VERIFY, [batch])
+    with pytest.raises(BackendError, match="boom") as caught:
+        bench.pipeline.finish(submitted)
+    # What was skipped behind the failure cannot be known here, so the whole process has to go.
+    assert caught.value.sticky
+
+
+def test_a_failure_leaves_no_bit_of_the_slot_decided(open_bench):
+    """The bitmaps are read from the device only after success, so the slot keeps what the caller put there."""
+    bench = open_bench(open_fake("fake:0", faults=[Fault("launch parity_sum", after=1, error="boom")]))
+    batch = fixed_batch(np.zeros((200, 2), np.uint8))
+    layout = lay_out([batch], 0, ())
+    bench.slots[0][layout.valid : layout.nbytes] = 0
+    submitted = bench.submit(VERIFY, [batch])
+    with pytest.raises(BackendError):
+        bench.pipeline.finish(submitted)
+    assert not bench.slots[0][layout.valid : layout.nbytes].any()
+
+
+def test_too_little_memory_fails_one_batch_and_no_other(open_bench):
+    driver = open_fake("fake:0", memory_bytes=1 << 20)
+    bench = open_bench(driver, chunk_rounds=1 << 10, bitmap_memory="pinned")
+    small = fixed_batch(np.ones((100, 2), np.uint8))
+    large = fixed_batch(np.ones((20_000, 30), np.uint8))
+    check_verify(small, bench.run(VERIFY, small)[0])
+    with pytest.raises(BackendError, match="out of memory") as caught:
+        bench.submit(VERIFY, [large])
+    assert not caught.value.sticky
+    check_verify(small, bench.run(VERIFY, small)[0])
+
+
+def test_a_state_that_does_not_fit_is_refused_with_both_sizes(manifest, image):
+    driver = open_fake("fake:0", memory_bytes=100)
+    plan = Plan(manifest.state, ())
+    with pytest.raises(BackendError, match="256 bytes, 100 are free"):
+        Instance(driver, plan, image)
+    driver.close()  # refused while anything of it is open
+
+
+def test_a_failed_load_frees_what_it_took(manifest, image):
+    driver = open_fake("fake:0")
+    free = driver.memory_free_bytes()
+    with pytest.raises(PluginError, match="no_such_stage"):
+        Instance(driver, Plan(manifest.state, (OperationPlan(("no_such_stage",), ()),)), image)
+    assert driver.memory_free_bytes() == free
+    driver.close()
+
+
+def test_loading_launches_every_stage_once(open_bench, manifest):
+    driver = open_fake("fake:0")
+    open_bench(driver)
+    stages = [*manifest.state, *(stage for o in manifest.operations for stage in o.stages), "publish"]
+    assert {call for call in driver.calls if call.startswith("launch")} == {f"launch {stage}" for stage in stages}
+
+
+def test_a_batch_of_one_chunk_is_copied_once_each_way(open_bench):
+    driver = open_fake("fake:0")
+    bench = open_bench(driver)
+    batch = variable_batch(random_values(100, 1), constant=b"salt")
+    driver.calls.clear()
+    bench.run(VERIFY, batch)
+    assert [call for call in driver.calls if call.startswith("copy")] == ["copy_in", "copy_out"]
+
+
+def test_chunks_take_turns_over_the_streams(open_bench):
+    bench = open_bench(open_fake("fake:0"), streams=3, chunk_rounds=1, chunk_bytes=0)
+    ends = [len(bench.submit(VERIFY, [fixed_batch(np.zeros((n, 1), np.uint8))]).ends) for n in (32, 64, 96, 320)]
+    assert ends == [1, 2, 3, 3]
