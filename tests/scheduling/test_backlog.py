@@ -1,0 +1,224 @@
+"""Bounds, order, fairness, deadlines and cancellation of what waits."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+
+import numpy as np
+import pytest
+from _by_hand import KEY, HandDevice, batch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verifier.errors import CapacityError, DeadlineError
+from verifier.model import Batch, BatchKey, Column
+from verifier.scheduling import Priority, QueueLimits
+from verifier.scheduling._work import Work
+
+
+def _one_at_a_time(bench, **options):
+    device = HandDevice("cpu")
+    made = bench(device, launches_per_device=1, **options)
+    first = made.submit(batch([0]))
+    made.poll()
+    assert len(device.running) == 1
+    return made, device, first
+
+
+def _order(device):
+    """Which values were launched, launch by launch."""
+    seen = []
+    while device.running:
+        seen.append([int(v) for part in device.running[0].parts for v in part.inputs[0].data])
+        device.finish()
+    return seen
+
+
+def _serve_all(made, device):
+    seen = []
+    while True:
+        made.poll()
+        if not device.running:
+            return seen
+        seen += _order(device)
+
+
+def _keyed(value: int) -> BatchKey:
+    return BatchKey("even", "verify/EVEN", (value,))
+
+
+def test_urgent_classes_go_first(bench):
+    made, device, _ = _one_at_a_time(bench)
+    for value, priority in ((4, Priority.BULK), (3, Priority.POOL), (1, Priority.CONSENSUS), (2, Priority.BLOCK)):
+        made.submit(batch([value], _keyed(value)), priority=priority)
+    assert _serve_all(made, device) == [[0], [1], [2], [3], [4]]
+
+
+def test_a_caller_with_many_requests_does_not_keep_another_waiting(bench):
+    made, device, _ = _one_at_a_time(bench)
+    for value in range(10, 20):
+        made.submit(batch([value], _keyed(value)), caller="busy")
+    made.submit(batch([99], _keyed(99)), caller="quiet")
+    served = _serve_all(made, device)
+    assert served.index([99]) <= 2
+
+
+def test_fairness_counts_items_not_requests(bench):
+    made, device, _ = _one_at_a_time(bench)
+    for value in range(10, 14):
+        made.submit(batch([value] * 100, _keyed(value)), caller="big")
+    for value in range(20, 30):
+        made.submit(batch([value], _keyed(value)), caller="small")
+    served = [launch[0] for launch in _serve_all(made, device)]
+    # After one big request the ten small ones, which together are less, all come before the second.
+    assert set(served[: served.index(11)]) >= set(range(20, 30))
+
+
+def test_a_launch_is_filled_with_less_urgent_work_of_the_same_key(bench):
+    made, device, _ = _one_at_a_time(bench)
+    made.submit(batch([2]), priority=Priority.BULK)
+    made.submit(batch([4]), priority=Priority.CONSENSUS)
+    assert _serve_all(made, device) == [[0], [4, 2]]
+
+
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [(QueueLimits(items=100, bytes=1 << 20, caller_share=1.0), "items"), (QueueLimits(1 << 20, 100, 1.0), "bytes")],
+)
+def test_queues_are_bounded(bench, limits, what):
+    made = bench(HandDevice("cpu"), queue=limits)
+    made.submit(batch([0] * 60), priority=Priority.CONSENSUS)
+    with pytest.raises(CapacityError, match=rf"queue of even is full: 60 of 100 {what}") as refused:
+        made.submit(batch([0] * 60), priority=Priority.CONSENSUS)
+    assert 0 < refused.value.retry_after_s <= 5
+    made.settle()
+    made.submit(batch([0] * 60), priority=Priority.CONSENSUS)
+
+
+def test_what_is_in_flight_still_counts(bench):
+    made, _, _ = _one_at_a_time(bench, queue=QueueLimits(items=1, bytes=100, caller_share=1.0))
+    with pytest.raises(CapacityError):
+        made.submit(batch([0]))
+
+
+def test_one_caller_may_not_fill_the_queue(bench):
+    made = bench(HandDevice("cpu"), queue=QueueLimits(items=100, bytes=1 << 20, caller_share=0.5))
+    made.submit(batch([0] * 50), caller="a")
+    with pytest.raises(CapacityError, match="caller's share"):
+        made.submit(batch([0]), caller="a")
+    made.submit(batch([0]), caller="b")
+
+
+def test_bulk_work_leaves_room_for_consensus(bench):
+    made = bench(HandDevice("cpu"), queue=QueueLimits(items=100, bytes=1 << 20, caller_share=1.0))
+    made.submit(batch([0] * 75), priority=Priority.BULK)
+    with pytest.raises(CapacityError):
+        made.submit(batch([0]), priority=Priority.BULK)
+    made.submit(batch([0] * 25), priority=Priority.CONSENSUS)
+
+
+def test_an_empty_queue_takes_a_batch_above_its_bound(bench):
+    made = bench(HandDevice("cpu"), queue=QueueLimits(items=10, bytes=10))
+    future = made.submit(batch([0] * 1000))
+    made.settle()
+    assert future.result(0).items == 1000
+
+
+def test_a_deadline_that_passes_in_the_queue(bench):
+    made, device, _ = _one_at_a_time(bench)
+    late = made.submit(batch([2]), deadline=made.clock.now + 1)
+    in_time = made.submit(batch([4]), deadline=made.clock.now + 10)
+    made.clock.now += 1
+    made.poll()
+    with pytest.raises(DeadlineError, match="while the batch waited"):
+        late.result(0)
+    assert _serve_all(made, device) == [[0], [4]]
+    assert in_time.result(0).items == 1
+
+
+def test_a_deadline_in_the_past_is_refused(bench):
+    made = bench(HandDevice("cpu"))
+    with pytest.raises(DeadlineError, match="had passed"):
+        made.submit(batch([0]), deadline=made.clock.now)
+
+
+def test_the_device_is_told_the_latest_deadline(bench):
+    made, device, _ = _one_at_a_time(bench)
+    now = made.clock.now
+    made.submit(batch([2]), deadline=now + 5)
+    made.submit(batch([4]), deadline=now + 9)
+    device.finish()
+    made.poll()
+    assert device.running[0].deadline == now + 9
+    made.submit(batch([6]), deadline=now + 5)
+    made.submit(batch([8]))
+    device.finish()
+    made.poll()
+    assert device.running[0].deadline is None
+
+
+def test_cancelled_work_is_not_launched_and_frees_its_place(bench):
+    made, device, _ = _one_at_a_time(bench, queue=QueueLimits(items=3, bytes=100, caller_share=1.0))
+    dropped = made.submit(batch([2, 2]), priority=Priority.CONSENSUS)
+    assert dropped.cancel()
+    kept = made.submit(batch([4, 4]), priority=Priority.CONSENSUS)
+    assert _serve_all(made, device) == [[0], [4, 4]]
+    with pytest.raises(CancelledError):
+        dropped.result(0)
+    assert kept.result(0).items == 2
+    assert made.scheduler.held() == {}
+    assert made.leases.active.leases == 0
+
+
+def test_work_cancelled_in_flight_keeps_its_place_until_the_device_is_done(bench):
+    made, device, first = _one_at_a_time(bench)
+    assert first.cancel()
+    assert made.scheduler.held()["even"].items == 1
+    assert made.leases.active.leases == 1
+    device.finish()
+    assert made.scheduler.held() == {}
+    assert made.leases.active.leases == 0
+
+
+def test_the_batch_delay_waits_for_company_and_no_longer(bench):
+    device = HandDevice("cpu")
+    made = bench(device, batch_delay_s=0.010, launch_items=64)
+    made.submit(batch([2]))
+    assert made.poll() == 0
+    made.clock.now += 0.004
+    made.submit(batch([4]))
+    assert made.poll() == 0
+    made.clock.now += 0.006
+    assert made.poll() == 1
+    assert device.given == [[1, 1]]
+    made.submit(batch([0] * 64))
+    assert made.poll() == 1, "a full launch does not wait"
+
+
+def test_without_a_delay_an_idle_device_gets_work_at_once(bench):
+    device = HandDevice("cpu")
+    made = bench(device)
+    made.submit(batch([2]))
+    assert made.poll() == 1
+
+
+@given(
+    widths=st.lists(st.integers(0, 300), min_size=1, max_size=200),
+    taken=st.integers(0, 199),
+    max_items=st.integers(0, 250),
+    max_bytes=st.integers(0, 20000),
+)
+def test_fitting_is_the_longest_run_within_both_bounds(widths, taken, max_items, max_bytes):
+    offsets = np.concatenate([[0], np.cumsum(widths)]).astype(np.uint32)
+    columns = (
+        Column(np.zeros(int(offsets[-1]), np.uint8), 0, offsets),
+        Column(np.zeros(7 * len(widths), np.uint8), 7),
+    )
+    work = Work(Batch(KEY, len(widths), columns), Priority.POOL, "", None, 0.0)
+    work.taken = min(taken, len(widths) - 1)
+    best = 0
+    for count in range(1, work.waiting + 1):
+        nbytes = sum(widths[work.taken : work.taken + count]) + 7 * count + 4 * (count + 1)
+        if count <= max_items and nbytes <= max_bytes:
+            best = count
+    assert work.fitting(max_items, max_bytes) == best
