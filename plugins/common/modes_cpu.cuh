@@ -1,0 +1,109 @@
+// Bulk modes on the CPU: groups of stripes in a buffer that stays in the nearest cache.
+#pragma once
+#include "modes.cuh"
+
+// A Direct or a Sliced cipher as something that works in place on GROUP stripes in memory.
+template <class C>
+struct DirectGroup {
+    static constexpr u32 GROUP = 4, BLOCK = C::BLOCK;
+    typename C::Tables tables;
+    typename C::Keys keys;
+
+    void open(const Batch& batch) {
+        C::fill(tables, 0, 1);
+        C::schedule(keys, tables, 0, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
+    }
+
+    template <bool DECRYPT>
+    void run(u8* blocks) {
+        for (u32 i = 0; i < GROUP * STRIPE_BLOCKS; i++) {
+            u32 block[BLOCK / 4];
+            load_block(block, blocks + i * BLOCK);
+            if constexpr (DECRYPT)
+                C::decrypt(tables, keys, 0, block);
+            else
+                C::encrypt(tables, keys, 0, block);
+            store_block(blocks + i * BLOCK, block);
+        }
+    }
+};
+
+template <class C>
+struct SlicedGroup {
+    static constexpr u32 GROUP = LANES, BLOCK = C::BITS / 8;
+    typename C::Keys keys;
+    Quad masks[C::MASKS / 4];
+
+    void open(const Batch& batch) {
+        C::schedule(keys, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
+        for (u32 i = 0; i < C::MASKS; i++) masks[i / 4].x[i % 4] = C::mask(keys, i);
+    }
+
+    template <bool DECRYPT>
+    void run(u8* blocks) {
+        Word s[C::BITS];
+        slice(s, blocks);
+        if constexpr (DECRYPT)
+            C::decrypt(s, masks, keys);
+        else
+            C::encrypt(s, masks, keys);
+        unslice(blocks, s);
+    }
+};
+
+// 32 counters from `first` on.
+template <u32 BLOCK>
+DEVICE void write_counters(u8* blocks, const u8* first) {
+    u32 counter[BLOCK / 4];
+    load_block(counter, first);
+    for (u32 i = 0; i < STRIPE_BLOCKS; i++) {
+        store_block(blocks + i * BLOCK, counter);
+        add_counter(counter, 1);
+    }
+}
+
+DEVICE void xor_bytes(u8* to, const u8* a, const u8* b, u32 bytes) {
+    for (u32 i = 0; i < bytes; i++) to[i] = a[i] ^ b[i];
+}
+
+template <class G, class C, Mode MODE>
+DEVICE void bulk(const Batch& batch, u32 begin, u32 end) {
+    constexpr u32 STRIPE = STRIPE_BLOCKS * G::BLOCK;
+    constexpr bool CHAINED = MODE == CTR || MODE == CBC_DECRYPT;
+    const Code problem = bulk_problem<C>(batch, G::BLOCK, CHAINED);
+    __builtin_memset(batch.codes + begin, problem, end - begin);
+    if (problem != VALID) return;
+    G group;
+    alignas(64) u8 buffer[G::GROUP * STRIPE] = {};
+    group.open(batch);
+    for (u32 first = begin; first < end; first += G::GROUP) {
+        const u32 count = end - first < G::GROUP ? end - first : G::GROUP;
+        const u8* const in = batch.inputs[0].data + (u64)first * STRIPE;
+        const u8* const chain = CHAINED ? batch.inputs[1].data + (u64)first * G::BLOCK : nullptr;
+        u8* const out = batch.outputs[0] + (u64)first * STRIPE;
+        if constexpr (MODE == CTR)
+            for (u32 i = 0; i < count; i++) write_counters<G::BLOCK>(buffer + i * STRIPE, chain + i * G::BLOCK);
+        else
+            __builtin_memcpy(buffer, in, count * STRIPE);
+        group.template run<MODE == ECB_DECRYPT || MODE == CBC_DECRYPT>(buffer);
+        if constexpr (MODE == CTR) {
+            xor_bytes(out, buffer, in, count * STRIPE);
+        } else if constexpr (MODE == CBC_DECRYPT) {
+            for (u32 i = 0; i < count; i++) {
+                u8* const to = out + i * STRIPE;
+                const u8* const from = in + i * STRIPE;
+                xor_bytes(to, buffer + i * STRIPE, chain + i * G::BLOCK, G::BLOCK);
+                xor_bytes(to + G::BLOCK, buffer + i * STRIPE + G::BLOCK, from, STRIPE - G::BLOCK);
+            }
+        } else {
+            __builtin_memcpy(out, buffer, count * STRIPE);
+        }
+    }
+    wipe(&group, sizeof group);
+    wipe(buffer, sizeof buffer);
+}
+
+#define BULK_STAGE(name, Group, Cipher, mode, threads, blocks)                                   \
+    EXPORT void name(const Batch* batch, u32 begin, u32 end, u32) {                        \
+        bulk<Group<Cipher>, Cipher, mode>(*batch, begin, end);                             \
+    }

@@ -1,0 +1,34 @@
+// SKINNY (Beierle et al., CRYPTO 2016), blocks of 64 and 128 bits, all six tweakey sizes.
+#include "modes.cuh"
+#include "skinny.cuh"
+#include "skinny_sliced.cuh"
+
+PLUGIN_INFO(0, 0, 0)
+
+#ifndef SLICED
+#define SLICED 1
+#endif
+#ifndef SLICED_THREADS
+#define SLICED_THREADS 128
+#endif
+#ifndef SLICED_BLOCKS
+#define SLICED_BLOCKS 3
+#endif
+#ifndef DIRECT_THREADS
+#define DIRECT_THREADS 512
+#endif
+
+#if SLICED
+#define SKINNY_STAGE(name, bits, mode) BULK_STAGE(name, SlicedGroup, SlicedSkinny<bits / 16>, mode, SLICED_THREADS, SLICED_BLOCKS)
+#else
+#define SKINNY_STAGE(name, bits, mode) BULK_STAGE(name, DirectGroup, Skinny<bits / 16>, mode, DIRECT_THREADS, 1)
+#endif
+
+SKINNY_STAGE(skinny64_ecb_encrypt, 64, ECB_ENCRYPT)
+SKINNY_STAGE(skinny64_ecb_decrypt, 64, ECB_DECRYPT)
+SKINNY_STAGE(skinny64_ctr, 64, CTR)
+SKINNY_STAGE(skinny64_cbc_decrypt, 64, CBC_DECRYPT)
+SKINNY_STAGE(skinny128_ecb_encrypt, 128, ECB_ENCRYPT)
+SKINNY_STAGE(skinny128_ecb_decrypt, 128, ECB_DECRYPT)
+SKINNY_STAGE(skinny128_ctr, 128, CTR)
+SKINNY_STAGE(skinny128_cbc_decrypt, 128, CBC_DECRYPT)
