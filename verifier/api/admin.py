@@ -198,8 +198,8 @@ def _instance(status: InstanceStatus) -> Any:
     )
 
 
-def _state(state: State) -> admin_pb2.PluginState:
-    return admin_pb2.PluginState.Value(f"PLUGIN_STATE_{state}")
+def _state(state: State) -> str:
+    return f"PLUGIN_STATE_{state}"
 
 
 def _ms(seconds: float) -> int:

@@ -76,9 +76,11 @@ class Retirement:
                 self._jobs.submit(self._free, instance)
 
     def wait(self, instance: Instance, until: float) -> None:
-        """Waits until it is freed or the monotonic time has come; then it is marked as stuck."""
+        """Waits until it is freed or the monotonic time has come; then it counts as stuck."""
         if not instance.gone.wait(max(0.0, until - time.monotonic())):
-            self._mark_stuck(until)
+            with self._book.lock:
+                instance.stuck_at = until
+                self._mark_stuck(instance, until)
 
     def close(self) -> None:
         """Stops the keeper."""
@@ -103,10 +105,9 @@ class Retirement:
             for instance in self._book.live():
                 if instance.state is State.WARM and instance.retire_at is not None and now >= instance.retire_at:
                     self.drain(instance, self._options.drain_timeout_s)
-            self._mark_stuck(now)
+                self._mark_stuck(instance, now)
 
-    def _mark_stuck(self, now: float) -> None:
+    def _mark_stuck(self, instance: Instance, now: float) -> None:
         with self._book.lock:
-            for instance in self._book.live():
-                if instance.state is State.DRAINING and instance.stuck_at is not None and now >= instance.stuck_at:
-                    self._book.set(instance, State.DRAINING_STUCK, f"{instance.leases} leases are still out")
+            if instance.state is State.DRAINING and instance.stuck_at is not None and now >= instance.stuck_at:
+                self._book.set(instance, State.DRAINING_STUCK, f"leases still out: {instance.leases}")

@@ -42,7 +42,7 @@ def self_test(
     for group in groups:
         sizes = {*SIZES, len(group)}
         if chunk_items and group.operation_index not in chunked:
-            sizes.add(max(chunk_items, len(group)))
+            sizes.add(_chunk(worker, manifest, group, chunk_items))
             chunked.add(group.operation_index)
         # The sizes of a group overlap on the device, as batches in service do.
         waiting = []
@@ -52,6 +52,18 @@ def self_test(
             waiting.append((future, cases))
         for future, cases in waiting:
             _check(_wait(future, timeout_s, worker), group, cases, manifest, worker)
+
+
+def _chunk(worker: WorkerLike, manifest: Manifest, group: Group, items: int) -> int:
+    """`items`, or less where long cases would not fit a slot."""
+    outputs = sum(output.bytes for output in manifest.operations[group.operation_index].outputs)
+    while items > len(group):
+        repeats = -(-items // len(group))
+        nbytes = len(group.key.constant) + repeats * sum(column.nbytes + 4 for column in group.inputs)
+        if worker.fits(items, nbytes, outputs):
+            return items
+        items //= 2
+    return len(group)
 
 
 def _wait(future: Future[list[BatchResult]], timeout_s: float, worker: WorkerLike) -> BatchResult:
