@@ -33,12 +33,20 @@ struct Exact {
     typedef typename F::Element Element;
 
     DEVICE_CALL Element mul(const Element a, const Element b) {
-        Flags flags = {0, 0};
-        return settle(F::mul(a, b, flags), flags);
+        if constexpr (F::LAZY) {
+            Flags flags = {0, 0};
+            return settle(F::mul(a, b, flags), flags);
+        } else {
+            return F::mul(a, b);
+        }
     }
     DEVICE_CALL Element sqr(const Element a) {
-        Flags flags = {0, 0};
-        return settle(F::sqr(a, flags), flags);
+        if constexpr (F::LAZY) {
+            Flags flags = {0, 0};
+            return settle(F::sqr(a, flags), flags);
+        } else {
+            return F::sqr(a);
+        }
     }
     DEVICE Element add(const Element& a, const Element& b) {
         if constexpr (F::LAZY) return add_mod(a, b, F::Prime::p());
@@ -96,15 +104,11 @@ struct Exact {
     }
 
 private:
-    // A product that overflowed by `over` times 2^256, canonical.
-    DEVICE Element settle(const Element& r, const Flags& flags) {
-        if constexpr (F::LAZY) {
-            Words wrapped;
-            const Words p = F::Prime::p();
-            subtract(wrapped, r, p);  // 2^256 + r - p, which is below 2^256
-            return select(flags.over, wrapped, reduce_once(r, p));
-        } else {
-            return r;
-        }
+    // A product, less 2^256 where it overflowed, as the canonical element.
+    DEVICE Element settle(const Words& r, const Flags& flags) {
+        Words wrapped;
+        const Words p = F::Prime::p();
+        subtract(wrapped, r, p);  // after an overflow 2^256 + r - p, which is below 2^256
+        return select(flags.over, wrapped, reduce_once(r, p));
     }
 };

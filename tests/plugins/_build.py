@@ -18,6 +18,7 @@ from verifier.drivers._abi import BatchStruct, ColumnStruct, PluginInfo
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins"
 Bytes = npt.NDArray[np.uint8]
+Values = Sequence[bytes] | Bytes
 _built: dict[str, Path] = {}
 _folder = tempfile.TemporaryDirectory(prefix="plugin-tests-")
 
@@ -49,8 +50,10 @@ def variable(values: Sequence[bytes]) -> tuple[Bytes, npt.NDArray[np.uint32], in
     return np.frombuffer(b"".join(values) or b"\0", np.uint8), ends, 0
 
 
-def column(values: Sequence[bytes]) -> tuple[Bytes, npt.NDArray[np.uint32] | None, int]:
-    """Fixed where all have one width, else with offsets."""
+def column(values: Values) -> tuple[Bytes, npt.NDArray[np.uint32] | None, int]:
+    """Fixed where all have one width, else with offsets. An array is (items, width)."""
+    if isinstance(values, np.ndarray):
+        return np.ascontiguousarray(values).reshape(-1), None, values.shape[1]
     return fixed(values) if len({len(value) for value in values}) == 1 else variable(values)
 
 
@@ -79,7 +82,7 @@ class Plugin:
     def run(
         self,
         stages: Sequence[str],
-        inputs: Sequence[Sequence[bytes]],
+        inputs: Sequence[Values],
         *,
         parameters: Sequence[int] = (),
         constant: bytes = b"",

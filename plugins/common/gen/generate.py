@@ -28,7 +28,7 @@ def sample(prime: Prime, generator: random.Random) -> int:
     if kind == 1:
         return (prime.p * generator.randrange(2) + generator.randrange(-4, 5)) % 2**256
     if kind == 2:
-        return (2 ** generator.randrange(257) - generator.randrange(2) * 2 ** generator.randrange(256)) % 2**256
+        return ((1 << generator.randrange(257)) - (generator.randrange(2) << generator.randrange(256))) % 2**256
     extreme = [0, 1, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF, generator.getrandbits(32)]
     return integer(generator.choice(extreme) for _ in range(8))
 

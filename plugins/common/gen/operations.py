@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from primes import Prime
 from product import product, square
-from ptx import A, B, C, Block, Operand, R, Register, words
+from ptx import A, B, Block, C, Operand, R, Register, words
 
 __all__ = ["Operation", "operations"]
 
@@ -44,9 +44,9 @@ def operations(prime: Prime) -> list[Operation]:
     b = block("twice", "a", "r = 2 a", lambda x: 2 * x)
     _fold_up(prime, b, *_twice(b, A), 1)
     b = block("triple", "a", "r = 3 a", lambda x: 3 * x)
-    _fold_up(prime, b, *_plus(b, *_swap(_twice(b, A), A)), 2)
+    _fold_up(prime, b, *_thrice(b, A), 2)
     b = block("triple_add", "ab", "r = 3 a + b", lambda x, y: 3 * x + y)
-    r, k = _plus(b, *_swap(_twice(b, A), A))
+    r, k = _thrice(b, A)
     _fold_up(prime, b, *_plus(b, r, B, k), 3)
 
     b = block("sub", "ab", "r = a - b", lambda x, y: x - y)
@@ -71,8 +71,10 @@ def operations(prime: Prime) -> list[Operation]:
     return made
 
 
-def _swap(pair: tuple[list[Register], Register], other: Sequence[Register]):  # type: ignore[no-untyped-def]
-    return pair[0], other, pair[1]
+def _thrice(block: Block, x: Sequence[Register]) -> tuple[list[Register], Register]:
+    """3 x as eight words and the rest above 2^256."""
+    r, k = _twice(block, x)
+    return _plus(block, r, x, k)
 
 
 def _plus(

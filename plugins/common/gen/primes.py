@@ -90,6 +90,7 @@ class Sm2(Prime):
     exact_product = True
 
     def reduce(self, block: Block, t: Sequence[Operand], out: Sequence[Register]) -> None:
+        """T + M p in interleaved chains."""
         m: list[Operand] = [t[0], t[1], *(block.new("m") for _ in range(7))]
         # n = m (x - 1) is subtracted from below: -n[i] = m[i] - m[i - 1], so n holds the digits of M (1 - x).
         n: list[Operand] = [m[0], *(block.new("n") for _ in range(9))]
@@ -119,7 +120,7 @@ class Sm2(Prime):
         minus([(out[i - 9], u[i], n[i - 7]) for i in range(10, 17)], end="drop")
 
     def fold(self, block: Block, k: Register, limit: int, mask: Register | None) -> list[Operand]:
-        # DELTA = 2^224 + 2^96 - 2^64 + 1: k in words 0 and 7, and k (2^32 - 1) in words 2 and 3.
+        """DELTA = 2^224 + 2^96 - 2^64 + 1: k in words 0 and 7, and k (2^32 - 1) in words 2 and 3."""
         low: Operand
         high: Operand
         if limit == 1:
@@ -139,8 +140,8 @@ class P256(Prime):
     """p = 2^256 - 2^224 + 2^192 + 2^96 - 1 in Montgomery form.
 
     p = -1 mod 2^96, so that the Montgomery digit of a word is the word itself. With x = 2^32,
-    p + 1 = x^8 - x^7 + x^6 + x^3: the reduction is four shifted copies of the digits M. After nine digits a product is
-    below 2^256 + 2^193; the flag tells the few above 2^256.
+    p + 1 = x^8 - x^7 + x^6 + x^3: the reduction is four shifted copies of the digits M. After nine digits a product
+    is below 2^256 + 2^193; the flag tells the few above 2^256.
     """
 
     name = "P256"
@@ -151,6 +152,7 @@ class P256(Prime):
     exact_product = False
 
     def reduce(self, block: Block, t: Sequence[Operand], out: Sequence[Register]) -> None:
+        """T + M p in interleaved chains."""
         m: list[Operand] = [t[0], t[1], t[2], *(block.new("m") for _ in range(6))]
         u3 = {i: block.new("u") for i in range(6, 17)}  # t + x^3 M
         u6 = {i: block.new("v") for i in range(7, 17)}  # + x^6 M
@@ -171,7 +173,7 @@ class P256(Prime):
         block.catch("flag", "flag")
 
     def fold(self, block: Block, k: Register, limit: int, mask: Register | None) -> list[Operand]:
-        # DELTA = 2^224 - 2^192 - 2^96 + 1.
+        """DELTA = 2^224 - 2^192 - 2^96 + 1."""
         if limit == 1:
             if mask is None:
                 mask = block.new("l")
@@ -198,6 +200,8 @@ class Secp256k1(Prime):
     exact_product = False
 
     def reduce(self, block: Block, t: Sequence[Operand], out: Sequence[Register]) -> None:
+        """The upper half times 2^32 + 977 onto the lower half, twice."""
+
         def run(start: int, addend: Sequence[Operand]) -> list[Operand]:
             """addend + 977 times the words start, start + 2, ... of t: nine words."""
             sums: list[Operand] = [block.new("e") for _ in range(9)]
@@ -223,7 +227,8 @@ class Secp256k1(Prime):
         block.chain("add", out, r[:8], [low, middle, third, 0, 0, 0, 0, 0])
         block.catch("flag", "flag")
 
-    def fold(self, block: Block, k: Register, limit: int, mask: Register | None) -> list[Operand]:
+    def fold(self, block: Block, k: Register, limit: int, mask: Register | None) -> list[Operand]:  # noqa: ARG002
+        """DELTA = 2^32 + 977."""
         low = block.new("l")
         block("mul.lo.u32", low, k, 977)
         return [low, k, 0, 0, 0, 0, 0, 0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["A", "B", "C", "R", "Block", "Register", "integer", "words"]
+__all__ = ["A", "B", "Block", "C", "R", "Register", "integer", "words"]
 
 Register = str
 Operand = Register | int
@@ -45,7 +45,7 @@ class Block:
 
     def __init__(
         self, name: str, arrays: str, comment: str, *, flag: str = "", mask: bool = False, zero: bool = False
-    ):
+    ) -> None:
         self.name, self.arrays, self.comment = name, arrays, comment
         self.flag, self.mask, self.zero = flag, mask, zero
         self.code: list[tuple[str, tuple[Operand, ...]]] = []
@@ -53,6 +53,7 @@ class Block:
         self.pairs: list[Register] = []
 
     def __call__(self, operation: str, *operands: Operand) -> None:
+        """Appends an instruction."""
         self.code.append((operation, operands))
 
     def new(self, prefix: str = "t") -> Register:
@@ -128,7 +129,7 @@ class Block:
             return f"{operand:#x}u" if isinstance(operand, int) else self._place(operand)
 
         read = {operand for _, (_, *rest) in self.code for operand in rest}
-        lines = ["Ptx ptx;"] + _wrap("u32 ", [r for r in self.registers if r in read]) + _wrap("u64 ", self.pairs)
+        lines = ["Ptx ptx;", *_wrap("u32 ", [r for r in self.registers if r in read]), *_wrap("u64 ", self.pairs)]
         for operation, (first, *rest) in self.code:
             shown = [show(argument) for argument in rest]
             if operation == "unpack":
