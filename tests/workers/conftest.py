@@ -69,7 +69,7 @@ def make_worker():
 @pytest.fixture
 def worker(device_id, make_worker, manifest, build) -> Worker:
     """A worker that is UP and has the toy as instance 1, with chunks as small as they get."""
-    made = make_worker(device_id, chunk_rounds=1, chunk_bytes=0, unified_chunk_items=64)
+    made = make_worker(device_id, chunk_rounds=1, chunk_least_bytes=0, unified_chunk_items=64)
     made.start()
     made.load(1, manifest, build(made.device.target))
     return made

@@ -65,10 +65,20 @@ def test_a_chunk_reads_its_own_items(begin, items, copied):
 
 
 @pytest.mark.parametrize(
-    ("lanes", "rounds", "nbytes", "wanted"),
-    [(2, 1, 0, 32), (2, 3, 0, 96), (64, 2, 0, 128), (33, 1, 0, 64), (64, 1, 5 * 1000, 1024), (64, 1, 5 * 128, 128)],
+    ("round_items", "rounds", "least", "most", "wanted"),
+    [
+        (2, 1, 0, 1 << 20, 32),
+        (2, 3, 0, 1 << 20, 96),
+        (64, 2, 0, 1 << 20, 128),
+        (33, 1, 0, 1 << 20, 64),
+        (64, 1, 5 * 1000, 1 << 20, 1024),
+        (64, 1, 5 * 128, 1 << 20, 128),
+        (64, 4, 0, 5 * 200, 192),  # whole rounds within the bytes
+        (64, 4, 0, 5 * 63, 32),  # not one round
+        (64, 4, 0, 1, 32),  # but never less than a bitmap word
+    ],
 )
-def test_chunks_are_whole_launches_and_not_too_small(lanes, rounds, nbytes, wanted):
+def test_chunks_are_whole_rounds_neither_too_small_nor_too_large(round_items, rounds, least, most, wanted):
     items = 64_000
     batch = Batch(BatchKey("toy", "verify"), items, (Column.fixed("x", bytes(5 * items), 5, items),))
-    assert chunk_items(lay_out([batch], 0, ()), lanes, rounds, nbytes) == wanted
+    assert chunk_items(lay_out([batch], 0, ()), round_items, rounds, least, most) == wanted

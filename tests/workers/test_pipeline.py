@@ -89,7 +89,7 @@ def open_bench(manifest, build):
 
 @pytest.fixture
 def small_chunks(device_id, open_bench) -> Bench:
-    return open_bench(open_driver(device_id), chunk_rounds=1, chunk_bytes=0, unified_chunk_items=64)
+    return open_bench(open_driver(device_id), chunk_rounds=1, chunk_least_bytes=0, unified_chunk_items=64)
 
 
 def chunk_of(bench: Bench, operation: int) -> int:
@@ -134,7 +134,7 @@ def test_parts_at_any_boundary(small_chunks):
 
 @pytest.mark.parametrize("memory", ["managed", "pinned", "device"])
 def test_every_kind_of_bitmap_memory(device_id, open_bench, memory):
-    bench = open_bench(open_driver(device_id), chunk_rounds=1, chunk_bytes=0, bitmap_memory=memory)
+    bench = open_bench(open_driver(device_id), chunk_rounds=1, chunk_least_bytes=0, bitmap_memory=memory)
     for items in (33, 1000):
         batch = variable_batch(random_values(items, 5))
         (result,) = bench.run(VERIFY, batch)
@@ -180,7 +180,7 @@ def test_a_stage_that_does_not_run_leaves_its_items_undecided(small_chunks, skip
 @pytest.mark.parametrize("call", ["copy_in", "fill", "launch parity_sum", "launch publish", "copy_out"])
 def test_nothing_is_decided_after_a_failure(open_bench, call):
     driver = open_fake("fake:0", faults=[Fault(call, after=2 if call.startswith("launch") else 0, error="boom")])
-    bench = open_bench(driver, chunk_rounds=1, chunk_bytes=0)
+    bench = open_bench(driver, chunk_rounds=1, chunk_least_bytes=0)
     batch = fixed_batch(np.zeros((200, 2), np.uint8))
     submitted = bench.submit(VERIFY, [batch])
     with pytest.raises(BackendError, match="boom") as caught:
@@ -247,6 +247,6 @@ def test_a_batch_of_one_chunk_is_copied_once_each_way(open_bench):
 
 
 def test_chunks_take_turns_over_the_streams(open_bench):
-    bench = open_bench(open_fake("fake:0"), streams=3, chunk_rounds=1, chunk_bytes=0)
+    bench = open_bench(open_fake("fake:0"), streams=3, chunk_rounds=1, chunk_least_bytes=0)
     ends = [len(bench.submit(VERIFY, [fixed_batch(np.zeros((n, 1), np.uint8))]).ends) for n in (32, 64, 96, 320)]
     assert ends == [1, 2, 3, 3]

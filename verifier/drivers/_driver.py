@@ -75,6 +75,7 @@ class Function(Protocol):
     name: str
     threads: int  # a block's, from the source's launch bounds; 1 on the CPU
     lanes: int  # lanes of its largest launch: units x blocks an SM x threads, or CPU threads
+    warp_items: int  # items that keep 32 lanes busy: 32, unless the source says otherwise
 
 
 class Module(Protocol):

@@ -21,6 +21,7 @@ class HostFunction:
     """A stage of a loaded library."""
 
     threads = 1
+    warp_items = 32
 
     def __init__(self, module: HostModule, name: str, stage: Stage, lanes: int) -> None:
         self.module = module

@@ -3,8 +3,6 @@
 Three threads: this process's first takes batches and submits them, a second finishes them in order, a third loads
 and unloads plugins and notices the parent's end. Where the device works in place the first does the finishing too,
 which spares small batches a change of threads.
-
-    python -m verifier.workers._child CONTROL BATCHES MEMORY     (inherited file descriptors)
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import faulthandler
 import os
 import queue
 import signal
-import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -120,7 +117,7 @@ def _open(hello: Hello) -> Driver:
 
 
 def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
-    """Runs until the parent ends it."""
+    """Runs until the parent ends it. The arguments are inherited file descriptors: two sockets and the slots."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent drains first, then ends us
     faulthandler.enable()
     control, batches = Connection(control_fd), Connection(batches_fd)
@@ -142,7 +139,3 @@ def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
         device: DeviceInfo = dataclasses.replace(driver.info, id=hello.device_id)
         control.send(device)
         Child(driver, pipeline, control, batches).serve()
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

@@ -50,11 +50,19 @@ class Chunk(NamedTuple):
             batch.output_strides[i] = width
 
 
-def chunk_items(layout: Layout, lanes: int, rounds: int, nbytes: int) -> int:
-    """Items of a chunk: whole launches of `lanes` items, at least `rounds` of them and at least `nbytes` of input."""
-    per_round = (lanes + 31) // 32 * 32
+def chunk_items(layout: Layout, round_items: int, rounds: int, least_bytes: int, most_bytes: int) -> int:
+    """Items of a chunk: whole rounds, at least `rounds` of them and at least `least_bytes` of input.
+
+    Long items fill the link before they fill the device, so `most_bytes` of input has the last word: chunks that are
+    copied while others run then matter more than full launches, and the streams fill the device together.
+    """
+    per_round = (round_items + 31) // 32 * 32
     item_bytes = max(1, layout.codes // layout.items)
-    return per_round * max(rounds, -(-nbytes // (item_bytes * per_round)))
+    items = per_round * max(rounds, -(-least_bytes // (item_bytes * per_round)))
+    most = most_bytes // item_bytes
+    if items <= most:
+        return items
+    return most // per_round * per_round or max(32, most // 32 * 32)
 
 
 def in_place_chunk(layout: Layout, begin: int, items: int) -> Chunk:

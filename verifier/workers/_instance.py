@@ -13,12 +13,12 @@ __all__ = ["Instance", "LoadedOperation"]
 
 
 class LoadedOperation:
-    """An operation's stages, `publish` last, and what a launch of them needs."""
+    """An operation's stages and `publish`, which follows them. `round_items` fill the device once."""
 
-    def __init__(self, stages: list[Function], output_bytes: tuple[int, ...]) -> None:
-        self.stages = stages
-        self.output_bytes = output_bytes
+    def __init__(self, stages: list[Function], publish: Function) -> None:
+        self.stages = [*stages, publish]
         self.lanes = max(stage.lanes for stage in stages)
+        self.round_items = max(stage.lanes * stage.warp_items // 32 for stage in stages)
 
 
 class Instance:
@@ -42,7 +42,7 @@ class Instance:
             undo.callback(stream.close)
             publish = module.function("publish")
             self.operations = [
-                LoadedOperation([*(module.function(name) for name in operation.stages), publish], operation.outputs)
+                LoadedOperation([module.function(name) for name in operation.stages], publish)
                 for operation in plan.operations
             ]
             for name in plan.state:

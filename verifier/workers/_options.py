@@ -23,7 +23,8 @@ class WorkerOptions:
     slot_bytes: int = 64 << 20  # columns and results of one batch
     streams: int = 3
     chunk_rounds: int = 2  # a chunk is so many full launches of the operation's widest stage, at least
-    chunk_bytes: int = 4 << 20  # and has so many input bytes, at least: small copies do not fill the link
+    chunk_least_bytes: int = 4 << 20  # and has so many input bytes, at least: small copies do not fill the link
+    chunk_most_bytes: int = 16 << 20  # and so many at most: one chunk's copies overlap another's kernels
     unified_chunk_items: int = 32768  # where the device works in place: bounds the scratch memory
     bitmap_memory: BitmapMemory = "managed"
     driver: Mapping[str, Any] = field(default_factory=dict)  # options of verifier.drivers.open_driver
@@ -44,7 +45,8 @@ class WorkerOptions:
             ("slot_bytes", 4096, MAX_SLOT_BYTES),
             ("streams", 1, 16),
             ("chunk_rounds", 1, 1024),
-            ("chunk_bytes", 0, MAX_SLOT_BYTES),
+            ("chunk_least_bytes", 0, self.chunk_most_bytes),
+            ("chunk_most_bytes", 1, MAX_SLOT_BYTES),
             ("unified_chunk_items", 32, 1 << 30),
             ("load_attempts", 1, 100),
         ):

@@ -103,7 +103,13 @@ class Pipeline:
     def _chunk_items(self, operation: LoadedOperation, job: Job) -> int:
         if self._unified:
             return self._options.unified_chunk_items // 32 * 32
-        return chunk_items(job.layout, operation.lanes, self._options.chunk_rounds, self._options.chunk_bytes)
+        return chunk_items(
+            job.layout,
+            operation.round_items,
+            self._options.chunk_rounds,
+            self._options.chunk_least_bytes,
+            self._options.chunk_most_bytes,
+        )
 
     def _chunk(
         self,

@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from pathlib import Path
 
-import verifier
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeadlineError
 from verifier.model import Batch, BatchKey, BatchResult
@@ -76,6 +74,7 @@ class Process:
         self._changed = threading.Condition()
         self._sending = threading.Lock()  # batches reach the child in the order of `_flights`
         self._asking = threading.Lock()
+        self._loads = threading.Lock()
         self._flights: dict[int, _Flight] = {}
         self._free = list(range(options.slots))
         self._tickets = 0
@@ -85,7 +84,7 @@ class Process:
         memory = Slots.create(options.slots, options.slot_bytes)
         try:
             self._slots = Slots(memory, options.slots, options.slot_bytes).slots
-            self._popen, self._control, self._batches = _spawn(memory)
+            self._popen, self._control, self._batches = _spawn(device_id, memory)
         finally:
             os.close(memory)
         self._reader = threading.Thread(target=self._read, name=f"{device_id} results", daemon=True)
@@ -104,11 +103,12 @@ class Process:
 
     def load(self, instance_id: int, plan: Plan, image: Image) -> None:
         """Raises PluginError, BackendError."""
-        self._loading = instance_id
-        try:
-            self._ask(Load(instance_id, plan, image), self._options.load_timeout_s, "watchdog")
-        finally:
-            self._loading = None
+        with self._loads:
+            self._loading = instance_id
+            try:
+                self._ask(Load(instance_id, plan, image), self._options.load_timeout_s, "watchdog")
+            finally:
+                self._loading = None
 
     def unload(self, instance_id: int) -> None:
         """Waits for the instance's batches, which the watchdog bounds, and frees it. Raises BackendError."""
@@ -311,17 +311,17 @@ class Process:
         return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
 
 
-def _spawn(memory: int) -> tuple[subprocess.Popen[bytes], Connection, Connection]:
+def _spawn(device_id: str, memory: int) -> tuple[subprocess.Popen[bytes], Connection, Connection]:
     """A fresh interpreter, which inherits nothing but the two pipes and the slots."""
     control, child_control = socket.socketpair()
     batches, child_batches = socket.socketpair()
     fds = (child_control.fileno(), child_batches.fileno(), memory)
-    path = [str(Path(verifier.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    # The parent's own search path, so that the child cannot be of another version.
+    code = f"import sys; sys.path[:] = {sys.path}; from verifier.workers._child import main; main(*{fds})"
     with control, batches, child_control, child_batches:
         popen = subprocess.Popen(
-            [sys.executable, "-m", "verifier.workers._child", *map(str, fds)],
+            [sys.executable, "-c", code, f"verifier-worker {device_id}"],
             pass_fds=fds,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
             stdin=subprocess.DEVNULL,
             process_group=0,  # Ctrl-C is for the parent, which drains
         )

@@ -113,7 +113,8 @@ class Worker:
             self._count("load")
             raise
         with self._lock:
-            if self._process is process:
+            # From here on a new process gets it too.
+            if self._process is process and process.loss is None:
                 self._instances[instance_id] = _Loaded(plan, image)
                 return
         raise BackendError(
@@ -238,12 +239,15 @@ class Worker:
                 process.kill()
         try:
             self._device = process.hello()
-            for instance_id, loaded in list(self._instances.items()):
+            again = dict(self._instances)
+            for instance_id, loaded in again.items():
                 self._load_again(process, instance_id, loaded)
+            self._become(WorkerState.UP)
+            for instance_id in again.keys() - self.instances:  # unloaded meanwhile
+                process.unload(instance_id)
         except VerifierError as error:
             process.lose("start", str(error))
             return error
-        self._become(WorkerState.UP)
         self._room_rose()
         return None
 
