@@ -34,7 +34,7 @@ def parameter_number(name: str, value: str | int) -> int:
 class BuiltPlugin:
     """A plugin of the repository: its manifest and its library."""
 
-    def __init__(self, name: str, flags: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, flags: Sequence[str] = ("-O1",)) -> None:
         self.manifest: Manifest = load_manifest(PLUGINS / name)
         defines = {key: int(value) for key, value in self.manifest.defines.items()}
         library = build(PLUGINS / name / self.manifest.source, flags=flags, defines=defines)

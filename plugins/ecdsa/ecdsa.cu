@@ -1,0 +1,67 @@
+// ECDSA on P-256 and secp256k1: verification, and recovery of keys.
+#include "curve_finish.cuh"
+#include "ecdsa_prepare.cuh"
+#include "ecdsa_recovered.cuh"
+
+typedef Comb<P256Curve> P256Comb;
+typedef Comb<Secp256k1Curve> Secp256k1Comb;
+
+// State: the generators' tables, one behind the other.
+template <class C>
+DEVICE u32* comb_table(u8* state) {
+    return (u32*)(state + (ALGORITHM_OF<C> == Algorithm::ECDSA_P256 ? 0 : P256Comb::BYTES));
+}
+
+template <class C>
+DEVICE void table_base(u8* state, u32 index) {
+    Comb<C>::build_base(comb_table<C>(state), index);
+}
+
+template <class C>
+DEVICE void table_entry(u8* state, u32 index) {
+    Comb<C>::build_entry(comb_table<C>(state), index);
+}
+
+template <class C>
+DEVICE void verify(const Batch& batch, const Lane& lane, u32 item) {
+    verify_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
+}
+
+template <class C>
+DEVICE void verify_finish(const Batch& batch, const Lane& lane, u32 item) {
+    finish_verify_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
+}
+
+template <class C>
+DEVICE void recover(const Batch& batch, const Lane& lane, u32 item) {
+    multiply_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
+}
+
+template <class C>
+DEVICE void recover_finish(const Batch& batch, const Lane& lane, u32 item) {
+    finish_multiply_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
+}
+
+constexpr u32 P256_LANE = Ladder<P256Curve>::LANE_BYTES, SECP256K1_LANE = Ladder<Secp256k1Curve>::LANE_BYTES;
+
+PLUGIN_INFO(P256Comb::BYTES + Secp256k1Comb::BYTES, Planes::BYTES,
+            P256_LANE > SECP256K1_LANE ? P256_LANE : SECP256K1_LANE)
+
+ITEM_STAGE(ecdsa_hash, hash_input, 256, 1)
+ITEM_STAGE(ecdsa_address, recovered_address, 256, 1)
+
+#define CURVE_STAGES(prefix, C)                                              \
+    STATE_STAGE(prefix##_table_bases, table_base<C>, Comb<C>::BASES, 32)      \
+    STATE_STAGE(prefix##_table_entries, table_entry<C>, Comb<C>::ENTRIES, 128) \
+    ITEM_STAGE(prefix##_prepare, prepare_verify<C>, 128, 1)                  \
+    GROUP_STAGE(prefix##_scalars, verify_scalars<C>, GROUP, 128, 1)          \
+    ITEM_STAGE(prefix##_verify, verify<C>, VERIFY_THREADS, 1)                \
+    ITEM_STAGE(prefix##_finish, verify_finish<C>, FINISH_THREADS, 1)         \
+    ITEM_STAGE(prefix##_recover_prepare, prepare_recover<C>, 128, 1)         \
+    GROUP_STAGE(prefix##_recover_scalars, recover_scalars<C>, GROUP, 128, 1) \
+    ITEM_STAGE(prefix##_recover_point, recover<C>, VERIFY_THREADS, 1)        \
+    ITEM_STAGE(prefix##_recover_finish, recover_finish<C>, FINISH_THREADS, 1) \
+    GROUP_STAGE(prefix##_keys, recovered_keys<C>, GROUP, 128, 1)
+
+CURVE_STAGES(p256, P256Curve)
+CURVE_STAGES(secp256k1, Secp256k1Curve)
