@@ -85,13 +85,9 @@ def read_scheme(
             _read_field(operation, name, getattr(scheme, name), names)
     indexed = names.get("key_encoding") == "INDEX"
     _read_digest_bytes(operation, scheme, names)
-    if "address_hash" in operation.parameters:
-        accepted = operation.parameters["address_hash"]
-        names["address_hash"] = (
-            required("address_hash", "address_hash", address_hash, accepted) if address_hash else accepted[0]
-        )
-    elif address_hash:
-        raise RequestError("address_hash", f"no addresses are made for {operation.algorithm}")
+    if address_hash:
+        accepted = tuple(n for n in operation.parameters.get("address_hash", ()) if n != "UNSPECIFIED")
+        names["address_hash"] = required("address_hash", "address_hash", address_hash, accepted or ("none",))
     numbers = {
         name: value if isinstance(value, int) else enum_number(name, value)
         for name, value in names.items()

@@ -1,0 +1,72 @@
+"""Every error has its status, and only what a caller may know is told."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from structlog.testing import capture_logs
+
+from verifier import errors
+from verifier.api import status_of
+from verifier.api.status import DETAILS_KEY
+
+CASES = [
+    (errors.RequestError("items", "0"), grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.NotServedError("scheme", "x"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.NotFoundError("key_set", "x"), grpc.StatusCode.NOT_FOUND),
+    (errors.CapacityError("full", 0.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (errors.DeadlineError("late"), grpc.StatusCode.DEADLINE_EXCEEDED),
+    (errors.BackendError("broken"), grpc.StatusCode.UNAVAILABLE),
+    (errors.StoppingError("bye"), grpc.StatusCode.UNAVAILABLE),
+    (errors.DeviceUnavailableError("none"), grpc.StatusCode.UNAVAILABLE),
+    (errors.PluginError("bad"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.ManifestError("bad"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.TrustError("no"), grpc.StatusCode.PERMISSION_DENIED),
+    (errors.BuildError("no"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.SelfTestError("no"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.ConflictError("newer"), grpc.StatusCode.ABORTED),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), CASES, ids=[type(error).__name__ for error, _ in CASES])
+def test_codes(error, code):
+    status = status_of(error)
+    assert status.code is code
+    assert status.message == str(error)
+
+
+def test_every_error_of_the_tree_is_mapped():
+    """ConfigError never reaches a caller; any other new error must be given a status."""
+    mapped = {type(error) for error, _ in CASES} | {errors.VerifierError, errors.ConfigError}
+    declared = {getattr(errors, name) for name in errors.__all__}
+    assert declared == mapped
+
+
+def _details(status):
+    ((key, value),) = status.trailing_metadata()
+    assert key == DETAILS_KEY
+    message = status_pb2.Status.FromString(value)
+    assert message.code == status.number
+    return message.details[0]
+
+
+def test_a_full_queue_says_when_to_come_again():
+    retry = error_details_pb2.RetryInfo()
+    assert _details(status_of(errors.CapacityError("full", 0.25))).Unpack(retry)
+    assert retry.retry_delay.ToMilliseconds() == 250
+
+
+def test_a_wrong_field_is_named():
+    bad = error_details_pb2.BadRequest()
+    assert _details(status_of(errors.RequestError("items", "0"))).Unpack(bad)
+    assert bad.field_violations[0].field == "items"
+
+
+def test_an_unforeseen_error_is_not_told():
+    with capture_logs() as events:
+        status = status_of(ZeroDivisionError("secret"))
+    assert status.code is grpc.StatusCode.INTERNAL
+    assert "secret" not in status.message
+    assert status.trailing_metadata() == ()
+    assert [event["error_id"] for event in events] == [status.message.split()[2].rstrip(":")]

@@ -1,0 +1,102 @@
+"""Configuration: file < environment < flags, and no misspelt name is ever ignored."""
+
+from __future__ import annotations
+
+import pytest
+
+from verifier.api import Listener, Tls
+from verifier.config import load_settings, parse_overrides, show
+from verifier.errors import ConfigError
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str):
+        path = tmp_path / "verifier.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_each_source_wins_over_the_one_before(file, monkeypatch):
+    path = file("[server]\nmax_items = 5\nmax_calls = 6\nmax_streams = 7\n")
+    monkeypatch.setenv("VERIFIER_SERVER__MAX_CALLS", "60")
+    monkeypatch.setenv("VERIFIER_SERVER__MAX_STREAMS", "70")
+    server = load_settings(path, {"server": {"max_streams": 700}}).server
+    assert (server.max_items, server.max_calls, server.max_streams, server.stream_in_flight) == (5, 60, 700, 32)
+
+
+def test_what_is_shown_gives_the_same_settings(file):
+    settings = load_settings(None, {"plugins": {"folders": ["/a b", "/c"]}, "log": {"format": "json"}})
+    assert load_settings(file(show(settings))) == settings
+
+
+def test_lists_in_the_environment_are_json(monkeypatch):
+    monkeypatch.setenv("VERIFIER_SERVER__LISTEN", '["unix:/x", "127.0.0.1:1"]')
+    assert load_settings().server.listen == ("unix:/x", "127.0.0.1:1")
+    monkeypatch.setenv("VERIFIER_SERVER__LISTEN", "unix:/x")
+    with pytest.raises(ConfigError, match="lists are written as JSON"):
+        load_settings()
+
+
+def test_names_of_other_tools_are_left_alone(monkeypatch):
+    monkeypatch.setenv("VERIFIER_SHARED", "/x")
+    load_settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[server]\nlisten_on = 1", "server.listen_on: there is no such setting"),
+        ("[serve]\n", "serve: there is no such setting"),
+        ("max_items = 1", "max_items: there is no such setting"),
+        ("[server]\nmax_items = 0", "server.max_items: Input should be greater"),
+        ("[server", "not TOML"),
+        ("[server]\ntls_key_file = 'k'", "belong together"),
+        ("[server]\ntls_client_ca_file = 'k'", "needs server.tls_certificate_file"),
+        ("[server]\nmax_batch_bytes = 60000000", "three quarters of devices.slot_bytes, which are 50331648"),
+        ("[server]\nmax_message_bytes = 100000", "max_message_bytes must be"),
+        ("[scheduling]\nqueue_items = 10", "room for one largest batch"),
+        ("[log]\nlevel = 'loud'", "log.level"),
+    ],
+)
+def test_mistakes_in_a_file(file, text, words):
+    with pytest.raises(ConfigError) as caught:
+        load_settings(file(text))
+    assert words in str(caught.value)
+
+
+def test_mistakes_elsewhere(tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match="No such file"):
+        load_settings(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match=r"section\.name=value"):
+        parse_overrides(["server.listen"])
+    with pytest.raises(ConfigError, match=r"server\.lissen: there is no such setting"):
+        load_settings(None, parse_overrides(["server.lissen=1"]))
+    monkeypatch.setenv("VERIFIER_SERVER__LISSEN", "1")
+    with pytest.raises(ConfigError, match=r"server\.lissen: there is no such setting"):
+        load_settings()
+    monkeypatch.delenv("VERIFIER_SERVER__LISSEN")
+    monkeypatch.setenv("VERIFIER_SERVR__LISTEN", "1")
+    with pytest.raises(ConfigError, match="there is no section servr"):
+        load_settings()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "example.com:1"])
+def test_an_open_listener_needs_tls_or_an_explicit_word(address, tmp_path):
+    with pytest.raises(ConfigError, match=r"can be reached from other hosts.*insecure = true"):
+        Listener("server.listen", (address,)).check()
+    Listener("server.listen", (address,), insecure=True).check()
+    Listener("server.listen", (address,), tls=Tls(tmp_path / "c", tmp_path / "k")).check()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "unix:/tmp/x"])
+def test_private_listeners_need_none(address):
+    Listener("server.listen", (address,)).check()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:http", "127.0.0.1:65536", ""])
+def test_addresses_that_are_none(address):
+    with pytest.raises(ConfigError, match="neither host:port nor unix:/path"):
+        Listener("server.listen", (address,)).check()
