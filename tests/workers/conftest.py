@@ -13,7 +13,8 @@ from verifier.manifest import Manifest, load_manifest
 from verifier.workers import Worker, WorkerOptions
 
 ROOT = Path(__file__).parents[2]
-PARITY = ROOT / "tests" / "fixtures" / "plugins" / "parity"
+PLUGINS = ROOT / "tests" / "fixtures" / "plugins"
+PARITY, FAULTY = PLUGINS / "parity", PLUGINS / "faulty"
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +38,25 @@ def manifest() -> Manifest:
 def build(manifest, tmp_path_factory) -> Callable[[str], Image]:
     """Builds the toy for a target."""
     cache = ImageCache(tmp_path_factory.mktemp("images"))
+    return lambda target: build_plugin(PARITY, target, cache)
+
+
+@pytest.fixture(scope="session")
+def faulty(tmp_path_factory) -> Callable[[str], tuple[Manifest, Image]]:
+    """Builds the plugin that crashes and hangs for a target."""
+    cache = ImageCache(tmp_path_factory.mktemp("faulty"))
+    return lambda target: (load_manifest(FAULTY), build_plugin(FAULTY, target, cache))
+
+
+def build_plugin(folder: Path, target: str, cache: ImageCache) -> Image:
+    manifest = load_manifest(folder)
     files = {
         path.name: path.read_bytes()
-        for folder in (ROOT / "plugins" / "common", PARITY)
-        for path in folder.iterdir()
+        for place in (ROOT / "plugins" / "common", folder)
+        for path in place.iterdir()
         if path.suffix in (".cu", ".cuh")
     }
-    return lambda target: build_image(files, manifest.source, target, manifest.defines, cache=cache)
+    return build_image(files, manifest.source, target, manifest.defines, cache=cache)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from _toy import VERIFY, check_verify, random_values, variable_batch, wait_for
+from _toy import VERIFY, alive, check_verify, random_values, variable_batch, wait_for
 
 from verifier.drivers.fake import Fault
 from verifier.errors import BackendError
@@ -21,14 +21,6 @@ from verifier.workers import WorkerState
 
 WAIT_S = 60.0
 BATCH = variable_batch(random_values(500, 3))
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def belongings() -> dict[str, object]:
