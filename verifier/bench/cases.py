@@ -90,17 +90,17 @@ def _verify(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iter
             yield Record.of_times(
                 f"{name}-unknown-kernel", rig.info, settings.batch, seconds, settings.batch, includes=("parsing",)
             )
-        for items in (8192, 1):
+        for items in (1, 8192) if settings.batch >= 8192 else (1,):
             slot, _ = loaded(items)
             yield Record.of_times(
                 f"{name}-{items}-latency{suffix}",
                 rig.info,
                 items,
-                rig.times(slot, 10 * settings.runs),
+                rig.times(slot, settings.runs if rig.info.unified else 10 * settings.runs),
                 items,
                 unit="s",
-                includes=("transfer", "parsing"),
-                limit=("launch", limits.launch),
+                includes=("parsing",) if rig.info.unified else ("transfer", "parsing"),
+                limit=None if rig.info.unified else ("launch", limits.launch),
             )
 
     return measure

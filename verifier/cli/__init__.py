@@ -18,7 +18,7 @@ app = typer.Typer(
 )
 
 # Each module adds its commands with `register(app)`.
-_MODULES = ("serve", "demo", "verify", "devices", "plugin")
+_MODULES = ("serve", "demo", "verify", "devices", "plugin", "bench")
 
 
 def _register() -> None:
