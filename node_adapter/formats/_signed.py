@@ -11,12 +11,16 @@ import numpy.typing as npt
 from node_adapter.client import Hash, Priority, Result, Scheme, VerifierClient
 from verifier.model import Code
 
-__all__ = ["Outcome", "Record", "Signed", "Unverifiable", "verify_signed"]
+__all__ = ["Outcome", "Record", "Signed", "Unverifiable", "Verdict", "settle", "verify_signed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """One signature: where it stands, and the columns' values. With `recover` the key is found, not given."""
+    """One signature: where it stands, and the columns' values. With `recover` the key is found, not given.
+
+    `choice` (check, signature, key) marks one of several keys that may have made a signature: the signatures of a
+    check must be by different keys, in the keys' order (Bitcoin's CHECKMULTISIG).
+    """
 
     where: str
     scheme: Scheme
@@ -24,6 +28,7 @@ class Signed:
     signature: bytes
     key: bytes = b""
     recover: bool = False
+    choice: tuple[str, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,46 @@ class Outcome:
     def valid(self) -> npt.NDArray[np.bool_]:
         """Signatures that are valid."""
         return np.asarray(self.codes == Code.VALID)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The code of one signature, and the address that it recovered, if any."""
+
+    where: str
+    code: Code
+    address: bytes | None = None
+
+
+def settle(signed: Sequence[Signed], outcome: Outcome) -> list[Verdict]:
+    """One verdict a signature, in order: of a signature with several keys, that of the first key that fits.
+
+    Where none fits it is undecided if a key that could fit is undecided, else the code of the last.
+    """
+    verdicts = []
+    used: dict[str, int] = {}  # check: the last key that made a signature
+    place = 0
+    while place < len(signed):
+        item = signed[place]
+        if item.choice is None:
+            verdicts.append(Verdict(item.where, Code(int(outcome.codes[place])), outcome.addresses.get(place)))
+            place += 1
+            continue
+        check, signature, _ = item.choice
+        codes = []
+        while place < len(signed) and (choice := signed[place].choice) and choice[:2] == (check, signature):
+            if choice[2] > used.get(check, -1):
+                codes.append((choice[2], Code(int(outcome.codes[place]))))
+            place += 1
+        fitting = [key for key, code in codes if code is Code.VALID]
+        if fitting:
+            used[check] = fitting[0]
+            verdicts.append(Verdict(item.where, Code.VALID))
+        elif any(code is Code.UNDECIDED for _, code in codes):
+            verdicts.append(Verdict(item.where, Code.UNDECIDED))
+        else:
+            verdicts.append(Verdict(item.where, codes[-1][1] if codes else Code.INVALID))
+    return verdicts
 
 
 def verify_signed(client: VerifierClient, signed: Sequence[Signed], *, timeout_s: float = 120.0) -> Outcome:

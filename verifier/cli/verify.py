@@ -1,10 +1,11 @@
-"""`verifier verify`: verifies what real chains signed, file by file."""
+"""`verifier verify`: verifies what real systems signed, file by file."""
 
 from __future__ import annotations
 
 import enum
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +14,15 @@ from rich.console import Console
 
 from node_adapter.client import VerifierClient
 from node_adapter.errors import AdapterError, FormatError
+from node_adapter.formats import bitcoin, ethereum, fabric
+from verifier.cli._blocks import verify_blocks
 from verifier.cli._certificates import CertificateOptions, verify_certificates
 from verifier.cli._local import daemon_address
 from verifier.errors import VerifierError
 
 __all__ = ["Format", "register"]
 
-EXIT_UNSIGNED = 1  # something is not validly signed
+EXIT_INVALID = 1  # something is not validly signed
 EXIT_FAILED = 2  # a file cannot be read, or no daemon answers
 
 
@@ -27,6 +30,9 @@ class Format(enum.StrEnum):
     """What the files hold."""
 
     x509 = "x509"
+    ethereum = "ethereum"
+    fabric = "fabric"
+    bitcoin = "bitcoin"
 
 
 class Za(enum.StrEnum):
@@ -37,7 +43,14 @@ class Za(enum.StrEnum):
 
 
 # The plugins that a daemon of our own must load for a format.
-_PLUGINS = {Format.x509: ("sm2", "ecdsa", "sm3")}
+_PLUGINS = {
+    Format.x509: ("sm2", "ecdsa", "sm3"),
+    Format.ethereum: ("ecdsa",),
+    Format.fabric: ("ecdsa",),
+    Format.bitcoin: ("ecdsa",),
+}
+
+Run = Callable[[VerifierClient], tuple[dict[str, Any], bool, FormatError | None]]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,50 +58,68 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def verify(
-        files: Annotated[list[Path], typer.Argument(help="Files to verify, together.", show_default=False)],
+        files: Annotated[list[Path], typer.Argument(help="Files to verify.", show_default=False)],
         format_: Annotated[Format, typer.Option("--format", help="What the files hold.", show_default=False)],
         address: Annotated[
             str | None, typer.Option(help="A daemon's host:port. Without it one is started for this run.")
         ] = None,
         sm2_za: Annotated[
-            Za, typer.Option(help="none: SM2 signatures are over SM3(TBS), without the signer's ZA.")
+            Za, typer.Option(help="x509: none if SM2 signatures are over SM3(TBS), without the signer's ZA.")
         ] = Za.default,
         sm2_user_id: Annotated[
-            str | None, typer.Option(help="The signers' SM2 user id. [default: 1234567812345678]", show_default=False)
+            str | None,
+            typer.Option(help="x509: the signers' SM2 user id. [default: 1234567812345678]", show_default=False),
         ] = None,
-        all_pairs: Annotated[bool, typer.Option(help="Try every certificate as every other's issuer.")] = False,
+        all_pairs: Annotated[bool, typer.Option(help="x509: try every certificate as every other's issuer.")] = False,
+        chain_id: Annotated[int | None, typer.Option(help="ethereum: refuse signatures for other chains.")] = None,
+        spent: Annotated[
+            Path | None, typer.Option(help='bitcoin: outputs that are spent, lines of "txid:index amount script".')
+        ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     ) -> None:
         """Verify the signatures in files of real systems, through a daemon.
 
-        x509: certificates signed with SM2 or ECDSA P-256, PEM or DER, several in a file; says who signed whom, and
-        ends with 0 if every certificate has an issuer among the files. 1: something is not validly signed.
-        2: a file cannot be read, or nobody answers.
+        x509: certificates signed with SM2 or ECDSA P-256, PEM or DER, several in a file; says who signed whom.
+        ethereum: blocks in RLP. fabric: block files of a ledger. bitcoin: one block a file.
+
+        Ends with 0 if every signature is valid and every certificate has an issuer among the files. 1: something is
+        not validly signed, or cannot be verified. 2: a file cannot be read to its end, or no daemon answers.
         """
         console = Console(quiet=as_json)
         options = CertificateOptions(
-            user_id=None if sm2_user_id is None else sm2_user_id.encode(),
-            za=sm2_za is Za.default,
-            everything=all_pairs,
+            None if sm2_user_id is None else sm2_user_id.encode(), sm2_za is Za.default, all_pairs
         )
 
-        def run(client: VerifierClient) -> tuple[dict[str, Any], bool]:
-            return verify_certificates(client, files, options, console)
+        def run(client: VerifierClient) -> tuple[dict[str, Any], bool, FormatError | None]:
+            if format_ is Format.x509:
+                return *verify_certificates(client, files, options, console), None
+            read: Any = {
+                Format.ethereum: partial(ethereum.records, chain_id=chain_id),
+                Format.fabric: fabric.records,
+                Format.bitcoin: partial(
+                    bitcoin.records, spent=bitcoin.read_spent(spent.read_text()) if spent else None
+                ),
+            }[format_]
+            return verify_blocks(client, files, read, console)
 
         raise typer.Exit(_guarded(run, format_, address, as_json))
 
 
-def _guarded(
-    run: Callable[[VerifierClient], tuple[dict[str, Any], bool]], format_: Format, address: str | None, as_json: bool
-) -> int:
-    errors = Console(stderr=True)
+def _guarded(run: Run, format_: Format, address: str | None, as_json: bool) -> int:
     try:
         with daemon_address(address, _PLUGINS[format_]) as target, VerifierClient(target, timeout_s=120) as client:
-            found, good = run(client)
+            found, good, broken = run(client)
     except (AdapterError, VerifierError, OSError) as error:
-        what = "cannot be read" if isinstance(error, FormatError | OSError) else type(error).__name__
-        errors.print(f"[red]{what}[/red]: {error}", highlight=False, soft_wrap=True)
+        _complain(error)
         return EXIT_FAILED
     if as_json:
         typer.echo(json.dumps({"format": format_.value, "ok": good, **found}, indent=2, ensure_ascii=False))
-    return 0 if good else EXIT_UNSIGNED
+    if broken:
+        _complain(broken)
+        return EXIT_FAILED
+    return 0 if good else EXIT_INVALID
+
+
+def _complain(error: Exception) -> None:
+    what = "cannot be read" if isinstance(error, FormatError | OSError) else type(error).__name__
+    Console(stderr=True).print(f"[red]{what}[/red]: {error}", highlight=False, soft_wrap=True)

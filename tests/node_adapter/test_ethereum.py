@@ -1,0 +1,235 @@
+import random
+from collections import Counter
+
+import _ecdsa
+import pytest
+from coincurve import PrivateKey
+
+from node_adapter.client import LowS, MockVerifier, VerifierClient
+from node_adapter.errors import FormatError
+from node_adapter.formats import settle, verify_signed
+from node_adapter.formats._rlp import encode_list, read
+from node_adapter.formats.ethereum import records
+from verifier.model import Code
+
+KEY = PrivateKey(bytes(31) + b"\7")
+ADDRESS = _ecdsa.keccak256(KEY.public_key.format(False)[1:])[-20:]
+
+
+def rlp(value):
+    if isinstance(value, list):
+        return encode_list(b"".join(map(rlp, value)))
+    if isinstance(value, int):
+        value = value.to_bytes((value.bit_length() + 7) // 8, "big")
+    if len(value) == 1 and value[0] < 0x80:
+        return value
+    if len(value) < 56:
+        return bytes([0x80 + len(value)]) + value
+    size = len(value).to_bytes((len(value).bit_length() + 7) // 8, "big")
+    return bytes([0xB7 + len(size)]) + size + value
+
+
+def sign(message):
+    """y parity, r, s."""
+    raw = KEY.sign_recoverable(_ecdsa.keccak256(message), hasher=None)
+    return [raw[64], int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big")]
+
+
+def block(*transactions, number=5):
+    header = [bytes(32)] * 8 + [number, 0, 0, 0, b""]
+    return rlp([header, list(transactions), []])
+
+
+LEGACY = [9, 10**9, 21_000, b"t" * 20, 10**18, b"data" * 20]
+
+
+def legacy(chain=None):
+    if chain is None:
+        parity, r, s = sign(rlp(LEGACY))
+        return [*LEGACY, 27 + parity, r, s]
+    parity, r, s = sign(rlp([*LEGACY, chain, 0, 0]))
+    return [*LEGACY, 35 + 2 * chain + parity, r, s]
+
+
+def typed(kind, chain=1, authorisations=()):
+    access = [[b"a" * 20, [bytes(32)]]]
+    fees = [2, 3] if kind > 1 else [2]
+    fields = [chain, 4, *fields_of(fees), b"t" * 20, 5, b"payload", access]
+    if kind == 3:
+        fields += [6, [b"\1" * 32]]
+    if kind == 4:
+        fields.append(list(authorisations))
+    return bytes([kind]) + rlp([*fields, *sign(bytes([kind]) + rlp(fields))])
+
+
+def fields_of(fees):
+    return [*fees, 100_000]
+
+
+def authorisation(chain):
+    fields = [chain, b"d" * 20, 8]
+    return [*fields, *sign(b"\5" + rlp(fields))]
+
+
+@pytest.fixture
+def client():
+    with MockVerifier(recover=_ecdsa.recover) as daemon, VerifierClient(daemon.target) as client:
+        yield client
+
+
+def test_every_type_of_transaction_leads_to_its_sender(client):
+    kinds = [legacy(), legacy(1), legacy(1 << 40), *(typed(k, authorisations=()) for k in (1, 2, 3, 4))]
+    kinds.append(typed(4, authorisations=[authorisation(1), authorisation(0)]))
+    (record,) = records(block(*kinds))
+    assert record.transactions == 8
+    assert record.unverifiable == ()
+    outcome = verify_signed(client, record.signed)
+    assert len(record.signed) == 10
+    assert set(outcome.addresses.values()) == {ADDRESS}
+    assert [v.address for v in settle(record.signed, outcome)] == [ADDRESS] * 10
+
+
+def test_low_s_is_required_wherever_the_fork_is_certain():
+    (record,) = records(block(legacy(), legacy(1), typed(2)))
+    assert [item.scheme.low_s for item in record.signed] == [LowS.ACCEPT_ANY, LowS.REQUIRE, LowS.REQUIRE]
+
+
+def test_what_is_signed_for_another_chain():
+    transactions = (
+        legacy(),
+        legacy(5),
+        typed(2, 5),
+        typed(4, 1, [authorisation(5), authorisation(0), authorisation(1)]),
+    )
+    (record,) = records(block(*transactions), chain_id=1)
+    assert [item.where for item in record.unverifiable] == [
+        "block 5 transaction 1",
+        "block 5 transaction 2",
+        "block 5 transaction 3 authorisation 0",
+    ]
+    assert {item.why for item in record.unverifiable} == {"signed for chain 5, not 1"}
+    assert len(record.signed) == 4
+
+
+@pytest.mark.parametrize(
+    ("transaction", "why"),
+    [
+        (b"\x07" + rlp([1]), "transaction type 7 at byte"),
+        ([*LEGACY, 29, 1, 1], "v is 29"),
+        (b"\1" + rlp([1, 2, 3, 4, b"", 5, b"", [], 2, 1, 1]), "y parity is 2"),
+    ],
+)
+def test_what_is_not_verifiable(transaction, why):
+    (record,) = records(block(transaction, legacy()))
+    assert len(record.signed) == 1
+    assert why in record.unverifiable[0].why
+
+
+@pytest.mark.parametrize(
+    ("transaction", "text"),
+    [
+        (b"", "empty transaction"),
+        ([*LEGACY, 27, 1], "8 fields; it has 9"),
+        (b"\2" + rlp([1, 2]), "2 fields; it has 12"),
+        (b"\2" + rlp([1, 2]) + b"!", "1 bytes behind a transaction"),
+        ([*LEGACY, 27, b"\0\1", 1], "leading zero"),
+        ([*LEGACY, 27, b"r" * 33, 1], "33 bytes; at most 32"),
+        ([*LEGACY, 27, [1], 1], "a string is expected"),
+        (typed(4, authorisations=[[1, 2]]), "authorisation with 2 fields"),
+    ],
+)
+def test_broken_transactions_after_a_good_block(transaction, text):
+    good = block(legacy())
+    found = records(good + block(transaction))
+    assert len(next(found).signed) == 1
+    with pytest.raises(FormatError, match=text) as caught:
+        next(found)
+    assert caught.value.offset >= len(good)
+
+
+@pytest.mark.parametrize(
+    ("data", "offset", "text"),
+    [
+        ("", 0, "an item is expected"),
+        ("83aabb", 0, "runs 1 bytes over the end"),
+        ("8101", 0, "needs no prefix"),
+        ("b801aa", 0, "not minimal"),
+        ("b90038" + "00" * 56, 0, "not minimal"),
+        ("f8", 0, "inside a length"),
+        ("ffffffffffffffffff", 0, "over the end"),
+    ],
+)
+def test_rlp_that_is_none(data, offset, text):
+    with pytest.raises(FormatError, match=text) as caught:
+        read(bytes.fromhex(data))
+    assert caught.value.offset == offset
+
+
+def test_rlp_reads_back_what_was_written():
+    for value in (b"", b"\0", b"\x7f", b"\x80", b"a" * 55, b"a" * 56, b"a" * 70_000):
+        assert read(rlp(value)).string() == value
+    nested = rlp([b"a", [b"b" * 60, []], b""])
+    assert [item.is_list for item in read(nested).children()] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "kinds", "sender"),
+    [
+        (
+            "ethereum-chain.rlp",
+            600,
+            {"transactions": 603, "authorisations": 1},
+            "7435ed30a8b4aeb0877cef0c6e8cffe834eb865f",
+        ),
+        (
+            "ethereum-blockchain.blocks",
+            33,
+            {"transactions": 32, "authorisations": 0},
+            "a94f5374fce5edbc8e2a8697c15331677e6ebf0b",
+        ),
+    ],
+)
+def test_real_blocks(shared, client, name, blocks, kinds, sender):
+    found = list(records((shared / "real" / name).read_bytes()))
+    assert len(found) == blocks
+    assert sum(record.transactions for record in found) == kinds["transactions"]
+    assert not any(record.unverifiable for record in found)
+    signed = [item for record in found for item in record.signed]
+    outcome = verify_signed(client, signed)
+    assert outcome.valid.all()
+    by = Counter(("authorisation" in item.where, outcome.addresses[place].hex()) for place, item in enumerate(signed))
+    assert by[False, sender] == kinds["transactions"]
+    assert sum(count for (kind, _), count in by.items() if kind) == kinds["authorisations"]
+
+
+def test_a_flipped_bit_changes_exactly_the_senders_that_depend_on_it(shared, client):
+    data = (shared / "real" / "ethereum-blockchain.blocks").read_bytes()
+    good = [item for record in records(data) for item in record.signed]
+    names = {
+        item.where: (item, address)
+        for item, address in zip(good, verify_signed(client, good).addresses.values(), strict=True)
+    }
+    rng = random.Random(11)
+    changed = 0
+    for _ in range(60):
+        bit = rng.randrange(8 * len(data))
+        spoilt = bytearray(data)
+        spoilt[bit // 8] ^= 1 << bit % 8
+        items = []
+        try:
+            for record in records(bytes(spoilt)):
+                items += record.signed
+        except FormatError:
+            pass
+        if not items:
+            continue
+        outcome = verify_signed(client, items)
+        for place, item in enumerate(items):
+            if item.where not in names:
+                continue
+            before, address = names[item.where]
+            same = (item.input, item.signature) == (before.input, before.signature)
+            assert same == (outcome.addresses.get(place) == address), f"bit {bit}, {item.where}"
+            changed += not same
+        assert set(outcome.codes.tolist()) <= {Code.VALID, Code.INVALID}
+    assert changed
