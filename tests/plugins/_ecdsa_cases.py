@@ -16,6 +16,15 @@ def be32(number: int) -> bytes:
     return number.to_bytes(32, "big")
 
 
+def der(r: int, s: int) -> bytes:
+    """SEQUENCE { INTEGER r, INTEGER s }, as long as it is short."""
+    body = b""
+    for number in (r, s):
+        content = number.to_bytes(number.bit_length() // 8 + 1, "big")
+        body += bytes([2, len(content)]) + content
+    return bytes([0x30, len(body)]) + body
+
+
 @dataclass(frozen=True)
 class Item:
     """One item with raw encodings: a digest of 32 bytes, r || s, x || y."""

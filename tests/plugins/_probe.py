@@ -17,8 +17,8 @@ Parsed = Code | tuple[int, int, int]
 class EncodingProbe:
     """Answers are a Code where the value is refused, else (r, s, recovery) or (x, y, compressed * 2 + odd)."""
 
-    def __init__(self) -> None:
-        self.plugin = Plugin(build(Path(__file__).with_name("probe_encodings.cu")))
+    def __init__(self, flags: Sequence[str] = ()) -> None:
+        self.plugin = Plugin(build(Path(__file__).with_name("probe_encodings.cu"), flags=flags))
 
     def signatures(self, encoding: str, values: Sequence[bytes]) -> list[Parsed]:
         return self._run(

@@ -12,7 +12,7 @@ import hashlib
 import json
 from typing import Any
 
-from _ecdsa_cases import Item, be32, edges, public, sign
+from _ecdsa_cases import Item, be32, der, edges, public, sign
 from _hashes import HASHES
 from _reference import P256, SECP256K1, Curve, recover, spki, verify_code
 
@@ -42,14 +42,6 @@ RFC6979 = {
         "2362ab1adbe2b8adf9cb9edab740ea6049c028114f2460f96554f61fae3302fe",
     ),
 }
-
-
-def der(r: int, s: int) -> bytes:
-    body = b""
-    for number in (r, s):
-        content = number.to_bytes(number.bit_length() // 8 + 1, "big")
-        body += bytes([2, len(content)]) + content
-    return bytes([0x30, len(body)]) + body
 
 
 def case(name: str, code: Code, outputs: dict[str, str] | None = None, source: str = "", **inputs: bytes) -> Any:

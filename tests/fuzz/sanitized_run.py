@@ -1,0 +1,103 @@
+"""Run by test_sanitizers.py in a process of its own, with the sanitizers' libraries loaded first.
+
+Builds a source with AddressSanitizer and UndefinedBehaviorSanitizer and runs malformed corpora through it, every
+column in a block of exactly its size. A finding ends the process with an error.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import _build
+from _answers import BuiltPlugin
+from _corpus import keys, signatures
+from _probe import EncodingProbe, expected_key, expected_signature
+from _reference import CURVES, P256, SECP256K1
+
+FLAGS = [
+    *("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"),
+    "-fno-sanitize=pointer-overflow",  # columns are biased, so that one base serves every chunk
+]
+
+
+def exact_columns() -> None:
+    """Columns are copied into blocks without room behind them."""
+    made = _build.column
+    _build.column = lambda values: tuple(  # type: ignore[assignment]
+        part.copy() if hasattr(part, "copy") else part for part in made(values)
+    )
+
+
+def parsers(seed: int, count: int) -> int:
+    """Each value alone, so that whatever is read beyond it is beyond its block."""
+    generator = random.Random(seed)
+    probe = EncodingProbe(FLAGS)
+    done = 0
+    for encoding in ("RAW_RS", "RAW_RSV", "RAW_RS_KEY", "DER_STRICT", "DER_LAX"):
+        for value in signatures(SECP256K1, encoding, count, generator):
+            assert probe.signatures(encoding, [value]) == [expected_signature(encoding, value)], value.hex()
+            done += 1
+    for curve in CURVES.values():
+        for encoding in ("RAW_XY", "SEC1_UNCOMPRESSED", "SEC1_COMPRESSED", "SPKI", "IN_SIGNATURE"):
+            for value in keys(curve, encoding, count // 2, generator):
+                assert probe.keys(curve, encoding, [value]) == [expected_key(curve, encoding, value)], value.hex()
+                done += 1
+    return done
+
+
+def library(seed: int, count: int) -> int:
+    """The whole ecdsa plugin: known answers, then batches of malformed items under every encoding."""
+    generator = random.Random(seed)
+    plugin = BuiltPlugin("ecdsa", FLAGS)
+    done = plugin.check_known_answers()
+    for curve in (P256, SECP256K1):
+        for signature_encoding in ("RAW_RS", "DER_STRICT", "DER_LAX"):
+            for key_encoding in ("RAW_XY", "SEC1_UNCOMPRESSED", "SEC1_COMPRESSED", "SPKI"):
+                columns = {
+                    "input": [generator.randbytes(generator.choice((32, 32, 0, 31, 33))) for _ in range(count)],
+                    "signature": signatures(curve, signature_encoding, count, generator),
+                    "key": keys(curve, key_encoding, count, generator),
+                }
+                result = plugin.run(
+                    "verify",
+                    curve.name,
+                    columns,
+                    signature_encoding=signature_encoding,
+                    key_encoding=key_encoding,
+                    input_kind=generator.choice(("DIGEST", "MESSAGE")),
+                )
+                assert result.codes.all()
+                done += count
+        columns = {
+            "input": [generator.randbytes(generator.choice((32, 32, 31))) for _ in range(count)],
+            "signature": signatures(curve, "RAW_RSV", count, generator),
+        }
+        assert plugin.run("recover", curve.name, columns, address_hash="KECCAK256").codes.all()
+        done += count
+    return done
+
+
+def digests(seed: int) -> int:
+    """Every length around the block boundaries, each message alone."""
+    generator = random.Random(seed)
+    done = 0
+    for name, algorithms in (
+        ("sm3", ["SM3"]),
+        ("sha256", ["SHA256", "SHA256D"]),
+        ("keccak", ["KECCAK256", "SHA3_256"]),
+    ):
+        plugin = BuiltPlugin(name, FLAGS)
+        done += plugin.check_known_answers()
+        for algorithm in algorithms:
+            for length in range(280):
+                assert plugin.run("digest", algorithm, {"input": [generator.randbytes(length)]}).codes.all()
+                done += 1
+    return done
+
+
+if __name__ == "__main__":
+    exact_columns()
+    what, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    done = {"parsers": parsers, "library": library, "digests": lambda seed, _: digests(seed)}[what](seed, count)
+    print(f"{what}: {done} items, seed {seed}")
