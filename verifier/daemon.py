@@ -40,7 +40,7 @@ from verifier.drivers import probe_devices
 from verifier.errors import ConfigError, DeviceUnavailableError, VerifierError
 from verifier.registry import InstanceStatus, Registry, RegistryOptions, State, Watcher, load_all
 from verifier.scheduling import QueueLimits, Scheduler, SchedulingOptions, measure
-from verifier.telemetry import Metrics, MetricsServer
+from verifier.telemetry import Metrics, MetricsServer, set_up_logs
 from verifier.workers import Fleet, Worker, WorkerOptions, WorkerState
 
 __all__ = ["Daemon", "devices_in_use"]
@@ -119,6 +119,8 @@ class Daemon:
         """Returns when it serves. Raises ConfigError, DeviceUnavailableError, BackendError, PluginError; what was
         started is stopped again then."""
         begun = time.monotonic()
+        if not structlog.is_configured():
+            set_up_logs(self.settings.log.level, self.settings.log.format)
         try:
             tune_malloc()
             self._start_metrics()
@@ -135,6 +137,8 @@ class Daemon:
             "ready",
             version=__version__,
             listen=list(self.addresses),
+            health=list(self.health_addresses),
+            metrics_port=self.metrics_port,
             devices=[worker.device_id for worker in self.fleet.workers],
             plugins=[instance.label for instance in self.registry.active()],
             start_s=round(self.start_s, 3),
