@@ -4,18 +4,18 @@
 //
 // Direct, a block at a time:
 //     BLOCK                  bytes of a block, 16 or 8
-//     Tables                 what its lookups read; in shared memory on a GPU
+//     Tables<DECRYPT>        what its lookups read; in shared memory on a GPU
 //     Keys                   round keys
 //     key_fits(bytes)        whether a key of that many bytes is one of its sizes
 //     fill(tables, thread, threads)               a thread's share of the tables
-//     schedule(keys, tables, lane, key, bytes, option)   round keys from the key, by one thread
+//     schedule<DECRYPT>(keys, tables, lane, key, bytes, option)   round keys from the key, by one thread
 //     encrypt(tables, keys, lane, block), decrypt        in place
 //
 // Sliced, 32 blocks a lane of a Word (bitslice.cuh), s[k] being bit k of every block:
 //     BITS                   of a block
 //     MASKS                  masks that its round keys become
 //     Keys, key_fits(bytes)
-//     schedule(keys, key, bytes, option)
+//     schedule<DECRYPT>(keys, key, bytes, option)
 //     mask(keys, index)      the index-th mask: zero or all ones
 //     encrypt(s, masks, keys), decrypt            in place
 //
@@ -25,6 +25,11 @@
 #include "bytes.cuh"
 
 constexpr u32 STRIPE_BLOCKS = 32;  // blocks of an item of the bulk operations
+
+// For ciphers that look nothing up.
+struct NoTables {
+    u32 none;
+};
 
 DEVICE u32 byte_of(u32 word, u32 index) {
 #if TARGET_GPU
@@ -96,3 +101,6 @@ DEVICE void wipe(void* secret, u32 bytes, u32 thread = 0, u32 threads = 1) {
     volatile u32* const words = (volatile u32*)secret;
     for (u32 i = thread; i < bytes / 4; i += threads) words[i] = 0;
 }
+
+// In a branch that the whole warp takes or not: keeps it a branch. The compiler would compute both sides and select.
+DEVICE void keep_branch() { asm volatile(""); }

@@ -9,6 +9,8 @@
 
 enum Mode { ECB_ENCRYPT, ECB_DECRYPT, CTR, CBC_DECRYPT };
 
+DEVICE constexpr bool decrypts(Mode mode) { return mode == ECB_DECRYPT || mode == CBC_DECRYPT; }
+
 // Why no item of this batch can be done, or VALID.
 template <class C>
 DEVICE Code bulk_problem(const Batch& batch, u32 block_bytes, bool chained) {

@@ -3,18 +3,17 @@
 #include "modes.cuh"
 
 // A Direct or a Sliced cipher as something that works in place on GROUP stripes in memory.
-template <class C>
+template <class C, bool DECRYPT>
 struct DirectGroup {
     static constexpr u32 GROUP = 4, BLOCK = C::BLOCK;
-    typename C::Tables tables;
+    typename C::template Tables<DECRYPT> tables;
     typename C::Keys keys;
 
     void open(const Batch& batch) {
         C::fill(tables, 0, 1);
-        C::schedule(keys, tables, 0, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
+        C::template schedule<DECRYPT>(keys, tables, 0, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
     }
 
-    template <bool DECRYPT>
     void run(u8* blocks) {
         for (u32 i = 0; i < GROUP * STRIPE_BLOCKS; i++) {
             u32 block[BLOCK / 4];
@@ -28,18 +27,17 @@ struct DirectGroup {
     }
 };
 
-template <class C>
+template <class C, bool DECRYPT>
 struct SlicedGroup {
     static constexpr u32 GROUP = LANES, BLOCK = C::BITS / 8;
     typename C::Keys keys;
     Quad masks[C::MASKS / 4];
 
     void open(const Batch& batch) {
-        C::schedule(keys, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
+        C::template schedule<DECRYPT>(keys, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
         for (u32 i = 0; i < C::MASKS; i++) masks[i / 4].x[i % 4] = C::mask(keys, i);
     }
 
-    template <bool DECRYPT>
     void run(u8* blocks) {
         Word s[C::BITS];
         slice(s, blocks);
@@ -85,7 +83,7 @@ DEVICE void bulk(const Batch& batch, u32 begin, u32 end) {
             for (u32 i = 0; i < count; i++) write_counters<G::BLOCK>(buffer + i * STRIPE, chain + i * G::BLOCK);
         else
             __builtin_memcpy(buffer, in, count * STRIPE);
-        group.template run<MODE == ECB_DECRYPT || MODE == CBC_DECRYPT>(buffer);
+        group.run(buffer);
         if constexpr (MODE == CTR) {
             xor_bytes(out, buffer, in, count * STRIPE);
         } else if constexpr (MODE == CBC_DECRYPT) {
@@ -105,5 +103,5 @@ DEVICE void bulk(const Batch& batch, u32 begin, u32 end) {
 
 #define BULK_STAGE(name, Group, Cipher, mode, threads, blocks)                                   \
     EXPORT void name(const Batch* batch, u32 begin, u32 end, u32) {                        \
-        bulk<Group<Cipher>, Cipher, mode>(*batch, begin, end);                             \
+        bulk<Group<Cipher, decrypts(mode)>, Cipher, mode>(*batch, begin, end);                            \
     }

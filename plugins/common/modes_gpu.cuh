@@ -19,20 +19,22 @@ DEVICE void give_up(const Batch& batch, Code code, u32 threads) {
 }
 
 // A block at a time: a warp takes a stripe, a lane one of its blocks.
-template <class C>
+template <class C, bool DECRYPT>
 struct DirectGroup {
+    using Tables = typename C::template Tables<DECRYPT>;
     static constexpr u32 WARP_ITEMS = 1;
-    static constexpr u32 SHARED = 16 * (quads(sizeof(typename C::Tables)) + quads(sizeof(typename C::Keys)));
+    static constexpr u32 SHARED = 16 * (quads(sizeof(Tables)) + quads(sizeof(typename C::Keys)));
 
     template <Mode MODE, u32 THREADS>
     DEVICE void run(const Batch& batch) {
         constexpr u32 BLOCK = C::BLOCK, WORDS = BLOCK / 4;
-        auto& tables = *(typename C::Tables*)shared_memory;
-        auto& keys = *(typename C::Keys*)(shared_memory + quads(sizeof(typename C::Tables)));
+        auto& tables = *(Tables*)shared_memory;
+        auto& keys = *(typename C::Keys*)(shared_memory + quads(sizeof(Tables)));
         C::fill(tables, threadIdx.x, THREADS);
         __syncthreads();
         if (threadIdx.x == 0)
-            C::schedule(keys, tables, 0, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
+            C::template schedule<DECRYPT>(keys, tables, 0, batch.constant, (u32)batch.constant_bytes,
+                                          batch.parameters[0]);
         __syncthreads();
         const u32 lane = threadIdx.x % 32;
         const u32 last = (u32)((u64)(blockIdx.x + 1) * batch.items / gridDim.x);
@@ -69,30 +71,24 @@ struct DirectGroup {
     }
 };
 
-// Counters in sliced form: bit i of the words is the block first + 32 * i.
+// Counters in sliced form. `first` is the first counter of stripe number `lane` of the warp's 32; bit i of the words
+// becomes the counter of block `lane` of stripe i. A vote turns one bit of 32 stripes into a word.
 template <u32 BITS>
-DEVICE void slice_counters(u32 (&s)[BITS], const u32 (&first)[BITS / 32]) {
-    constexpr u32 STEP[5] = {0xaaaaaaaau, 0xccccccccu, 0xf0f0f0f0u, 0xff00ff00u, 0xffff0000u};  // bit k of i
+DEVICE void slice_counters(u32 (&s)[BITS], const u32 (&first)[BITS / 32], u32 lane) {
     u32 carry = 0;
     FULL_UNROLL
-    for (u32 k = 0; k < BITS; k++) {  // bit k of the number
+    for (u32 k = 0; k < BITS; k++) {  // bit k of the big-endian number
         const u32 index = BITS - 8 - k / 8 * 8 + k % 8;
-        const u32 bit = mask_of(first[index / 32], index % 32);
-        if (k < 5) {
-            s[index] = bit;
-        } else if (k < 10) {
-            s[index] = bit ^ STEP[k - 5] ^ carry;
-            carry = (bit & STEP[k - 5]) | (carry & (bit ^ STEP[k - 5]));
-        } else {
-            s[index] = bit ^ carry;
-            carry &= bit;
-        }
+        const u32 bit = __ballot_sync(~0u, first[index / 32] >> index % 32 & 1);
+        const u32 addend = k < 5 ? mask_of(lane, k) : 0;
+        s[index] = bit ^ addend ^ carry;
+        carry = (bit & addend) | (carry & (bit ^ addend));
     }
 }
 
 // 32 blocks a thread: a warp takes 32 stripes, and bit i of a lane's words is block `lane` of stripe i, so that every
 // load and store is of consecutive blocks.
-template <class C>
+template <class C, bool DECRYPT>
 struct SlicedGroup {
     static constexpr u32 WARP_ITEMS = 32;
     static constexpr u32 SHARED = 16 * (quads(sizeof(typename C::Keys)) + C::MASKS / 4);
@@ -102,7 +98,8 @@ struct SlicedGroup {
         constexpr u32 BITS = C::BITS, WORDS = BITS / 32, BLOCK = BITS / 8;
         auto& keys = *(typename C::Keys*)shared_memory;
         Quad* const masks = shared_memory + quads(sizeof(typename C::Keys));
-        if (threadIdx.x == 0) C::schedule(keys, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
+        if (threadIdx.x == 0)
+            C::template schedule<DECRYPT>(keys, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
         __syncthreads();
         for (u32 i = threadIdx.x; i < C::MASKS; i += THREADS) masks[i / 4].x[i % 4] = C::mask(keys, i);
         __syncthreads();
@@ -113,64 +110,52 @@ struct SlicedGroup {
             const u8* const chain = batch.inputs[1].data + (u64)first * BLOCK;
             u8* const out = batch.outputs[0] + ((u64)first * STRIPE_BLOCKS + lane) * BLOCK;
             u32 s[BITS];
-            bool consecutive = false;
             if constexpr (MODE == CTR) {
-                u32 counter[WORDS], own[WORDS];
-                const u32 stripe = lane < count ? lane : 0;
-                load_block(counter, chain);
-                load_block(own, chain + stripe * BLOCK);
-                u32 expected[WORDS];
-                FULL_UNROLL
-                for (u32 j = 0; j < WORDS; j++) expected[j] = counter[j];
-                add_counter(expected, stripe * STRIPE_BLOCKS);
-                bool same = true;
-                FULL_UNROLL
-                for (u32 j = 0; j < WORDS; j++) same = same && expected[j] == own[j];
-                consecutive = __all_sync(~0u, same);
-                if (consecutive) {
-                    add_counter(counter, lane);
-                    slice_counters<BITS>(s, counter);
-                }
-            }
-            if (!consecutive) {
-                FULL_UNROLL
-                for (u32 i = 0; i < 32; i++) {
-                    const u32 stripe = i < count ? i : count - 1;
+                u32 counter[WORDS];
+                load_block(counter, chain + (lane < count ? lane : 0) * BLOCK);
+                slice_counters<BITS>(s, counter, lane);
+            } else {
+                const auto load = [&](u32 i, u32 stripe) {
                     u32 block[WORDS];
-                    if constexpr (MODE == CTR) {
-                        load_block(block, chain + stripe * BLOCK);
-                        add_counter(block, lane);
-                    } else {
-                        load_block(block, in + stripe * STRIPE_BLOCKS * BLOCK);
-                    }
+                    load_block(block, in + stripe * STRIPE_BLOCKS * BLOCK);
                     FULL_UNROLL
                     for (u32 j = 0; j < WORDS; j++) s[32 * j + i] = block[j];
+                };
+                if (count == 32) {
+                    FULL_UNROLL
+                    for (u32 i = 0; i < 32; i++) load(i, i);
+                } else {
+                    FULL_UNROLL
+                    for (u32 i = 0; i < 32; i++) load(i, i < count ? i : count - 1);
                 }
                 FULL_UNROLL
                 for (u32 j = 0; j < WORDS; j++) transpose32(s + 32 * j);
             }
-            if constexpr (MODE == ECB_DECRYPT || MODE == CBC_DECRYPT)
+            if constexpr (DECRYPT)
                 C::decrypt(s, masks, keys);
             else
                 C::encrypt(s, masks, keys);
             FULL_UNROLL
             for (u32 j = 0; j < WORDS; j++) transpose32(s + 32 * j);
-            FULL_UNROLL
-            for (u32 i = 0; i < 32; i++) {
-                if (i < count) {
-                    u32 block[WORDS];
-                    FULL_UNROLL
-                    for (u32 j = 0; j < WORDS; j++) block[j] = s[32 * j + i];
-                    if constexpr (MODE == CTR || MODE == CBC_DECRYPT) {
-                        u32 other[WORDS];
-                        const u8* const from = MODE == CTR ? in + i * STRIPE_BLOCKS * BLOCK
-                                               : lane      ? in + i * STRIPE_BLOCKS * BLOCK - BLOCK
-                                                           : chain + i * BLOCK;
-                        load_block(other, from);
-                        xor_block(block, other);
-                    }
-                    store_block(out + i * STRIPE_BLOCKS * BLOCK, block);
+            const auto store = [&](u32 i) {
+                u32 block[WORDS];
+                FULL_UNROLL
+                for (u32 j = 0; j < WORDS; j++) block[j] = s[32 * j + i];
+                if constexpr (MODE == CTR || MODE == CBC_DECRYPT) {
+                    u32 other[WORDS];
+                    const u8* const own = in + i * STRIPE_BLOCKS * BLOCK;
+                    load_block(other, MODE == CTR ? own : lane ? own - BLOCK : chain + i * BLOCK);
+                    xor_block(block, other);
                 }
+                store_block(out + i * STRIPE_BLOCKS * BLOCK, block);
+            };
+            if (count == 32) {
+                FULL_UNROLL
+                for (u32 i = 0; i < 32; i++) store(i);
+            } else {
+                FULL_UNROLL
+                for (u32 i = 0; i < 32; i++)
+                    if (i < count) store(i);
             }
             if (self.live) batch.codes[item] = VALID;
         });
@@ -189,9 +174,9 @@ DEVICE void bulk(const Batch& batch, u32 block_bytes) {
         G::template run<MODE, THREADS>(batch);
 }
 
-#define BULK_STAGE(name, Group, Cipher, mode, threads, blocks)                                                   \
-    extern "C" __constant__ const u32 name##_shared = Group<Cipher>::SHARED;                             \
-    extern "C" __constant__ const u32 name##_warp_items = Group<Cipher>::WARP_ITEMS;                     \
-    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const Batch batch) {              \
-        bulk<Group<Cipher>, Cipher, mode, threads>(batch, Cipher::BLOCK);                                \
+#define BULK_STAGE(name, Group, Cipher, mode, threads, blocks)                                               \
+    extern "C" __constant__ const u32 name##_shared = Group<Cipher, decrypts(mode)>::SHARED;                 \
+    extern "C" __constant__ const u32 name##_warp_items = Group<Cipher, decrypts(mode)>::WARP_ITEMS;         \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const Batch batch) {                  \
+        bulk<Group<Cipher, decrypts(mode)>, Cipher, mode, threads>(batch, Cipher::BLOCK);                    \
     }

@@ -146,23 +146,24 @@ struct Skinny {
     static constexpr u32 BLOCK = 2 * CELL;
     using Keys = SkinnyKeys;
 #if TARGET_GPU && !TABLES_IN_CONSTANT
+    template <bool DECRYPT>
     using Tables = SkinnyTables;
-    DEVICE void fill(Tables& tables, u32 thread, u32 threads) {
-        for (u32 i = thread; i < sizeof(Tables) / 4; i += threads)
+    DEVICE void fill(SkinnyTables& tables, u32 thread, u32 threads) {
+        for (u32 i = thread; i < sizeof(SkinnyTables) / 4; i += threads)
             ((u32*)&tables)[i] = ((const u32*)&skinny_constant<CELL>())[i];
     }
-    DEVICE const SkinnyTables& lookup(const Tables& tables) { return tables; }
+    DEVICE const SkinnyTables& lookup(const SkinnyTables& tables) { return tables; }
 #else
-    struct Tables {
-        u32 none;
-    };
-    DEVICE void fill(Tables&, u32, u32) {}
-    DEVICE const SkinnyTables& lookup(const Tables&) { return skinny_constant<CELL>(); }
+    template <bool DECRYPT>
+    using Tables = NoTables;
+    DEVICE void fill(NoTables&, u32, u32) {}
+    DEVICE const SkinnyTables& lookup(const NoTables&) { return skinny_constant<CELL>(); }
 #endif
 
     DEVICE bool key_fits(u32 bytes) { return skinny_key_fits<CELL>(bytes); }
 
-    DEVICE void schedule(Keys& keys, const Tables&, u32, const u8* key, u32 bytes, u32) {
+    template <bool DECRYPT, class T>
+    DEVICE void schedule(Keys& keys, const T&, u32, const u8* key, u32 bytes, u32) {
         skinny_schedule<CELL>(keys, key, bytes);
     }
 
@@ -174,7 +175,8 @@ struct Skinny {
         x[2] = pick_bytes(c, d, 0x5410), x[3] = pick_bytes(c, d, 0x7632);
     }
 
-    DEVICE void encrypt(const Tables& tables, const Keys& keys, u32, u32 (&block)[CELL / 2]) {
+    template <class T>
+    DEVICE void encrypt(const T& tables, const Keys& keys, u32, u32 (&block)[CELL / 2]) {
         const SkinnyTables& t = lookup(tables);
         u32 x[4];
         skinny_unpack<CELL>(x, block);
@@ -197,7 +199,8 @@ struct Skinny {
         skinny_pack<CELL>(block, x);
     }
 
-    DEVICE void decrypt(const Tables& tables, const Keys& keys, u32, u32 (&block)[CELL / 2]) {
+    template <class T>
+    DEVICE void decrypt(const T& tables, const Keys& keys, u32, u32 (&block)[CELL / 2]) {
         const SkinnyTables& t = lookup(tables);
         u32 x[4];
         skinny_unpack<CELL>(x, block);

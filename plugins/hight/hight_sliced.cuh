@@ -1,0 +1,137 @@
+// HIGHT in sliced form: the rotations of F0 and F1 and the moves of the bytes are renaming, additions ripple.
+#pragma once
+#include "hight.cuh"
+
+struct SlicedHight {
+    static constexpr u32 BITS = 64, BLOCK = 8;
+    static constexpr u32 MASKS = (128 + 8) * 8;  // subkeys, then whitening keys
+    using Keys = HightKeys;
+
+    DEVICE bool key_fits(u32 bytes) { return hight_key_fits(bytes); }
+    template <bool DECRYPT>
+    DEVICE void schedule(Keys& keys, const u8* key, u32, u32 option) { hight_schedule(keys, key, option); }
+
+    DEVICE u32 mask(const Keys& keys, u32 index) {
+        const u32 byte = index / 8;
+        const u32 word = byte < 128 ? keys.sub[byte / 4] : keys.whitening[(byte - 128) / 4];
+        return mask_of(word, byte % 4 * 8 + index % 8);
+    }
+
+    struct Key {
+        u32 bit[8];
+    };
+
+    DEVICE Key load(const Quad* masks, u32 byte) {
+        const Quad low = masks[2 * byte], high = masks[2 * byte + 1];
+        return {{low.x[0], low.x[1], low.x[2], low.x[3], high.x[0], high.x[1], high.x[2], high.x[3]}};
+    }
+
+    // x + y, or x - y, modulo 256.
+    template <bool SUBTRACT, class Addend>
+    DEVICE void add(Word* x, const Addend* y) {
+        Word carry = x[0] ^ x[0];
+        FULL_UNROLL
+        for (u32 b = 0; b < 8; b++) {
+            const Word a = x[b], c = carry;
+            x[b] = a ^ y[b] ^ c;
+            if (b < 7) {
+                if constexpr (SUBTRACT)
+                    carry = (~a & (c ^ y[b])) | (c & y[b]);
+                else
+                    carry = (a & (c ^ y[b])) | (c & y[b]);
+            }
+        }
+    }
+
+    // to ^= F0(from) + key
+    DEVICE void mix0(Word* to, const Word* from, const Key& key) {
+        Word f[8];
+        FULL_UNROLL
+        for (u32 b = 0; b < 8; b++) f[b] = from[(b + 7) % 8] ^ from[(b + 6) % 8] ^ from[(b + 1) % 8];
+        add<false>(f, key.bit);
+        FULL_UNROLL
+        for (u32 b = 0; b < 8; b++) to[b] ^= f[b];
+    }
+
+    // to += F1(from) ^ key, or -=
+    template <bool SUBTRACT>
+    DEVICE void mix1(Word* to, const Word* from, const Key& key) {
+        Word f[8];
+        FULL_UNROLL
+        for (u32 b = 0; b < 8; b++) f[b] = from[(b + 5) % 8] ^ from[(b + 4) % 8] ^ from[(b + 2) % 8] ^ key.bit[b];
+        add<SUBTRACT>(to, f);
+    }
+
+    template <bool DECRYPT>
+    DEVICE void round(Word (&s)[BITS], u32 r, const Quad* masks) {
+        Word* x[8];
+        FULL_UNROLL
+        for (u32 i = 0; i < 8; i++) x[i] = s + (i + 8 - r) % 8 * 8;
+        mix0(x[7], x[6], load(masks, 3));
+        mix1<DECRYPT>(x[1], x[0], load(masks, 0));
+        mix0(x[3], x[2], load(masks, 1));
+        mix1<DECRYPT>(x[5], x[4], load(masks, 2));
+    }
+
+    // Whitening of bytes 0, 2, 4 and 6 counted from `first`.
+    template <bool SUBTRACT>
+    DEVICE void whiten(Word (&s)[BITS], u32 first, const Quad* masks) {
+        FULL_UNROLL
+        for (u32 i = 0; i < 4; i++) {
+            Word* const x = s + (first + 2 * i) % 8 * 8;
+            const Key key = load(masks, i);
+            if (i % 2 == 0) {
+                add<SUBTRACT>(x, key.bit);
+            } else {
+                FULL_UNROLL
+                for (u32 b = 0; b < 8; b++) x[b] ^= key.bit[b];
+            }
+        }
+    }
+
+    // The bytes one place down (UP false) or up.
+    template <bool UP>
+    DEVICE void move_bytes(Word (&s)[BITS]) {
+        Word t[BITS];
+        FULL_UNROLL
+        for (u32 i = 0; i < BITS; i++) t[i] = s[(i + (UP ? BITS - 8 : 8)) % BITS];
+        FULL_UNROLL
+        for (u32 i = 0; i < BITS; i++) s[i] = t[i];
+    }
+
+    DEVICE void reverse_bytes(Word (&s)[BITS]) {
+        keep_branch();
+        FULL_UNROLL
+        for (u32 i = 0; i < BITS / 2; i++) {
+            const u32 j = (7 - i / 8) * 8 + i % 8;
+            const Word t = s[i];
+            s[i] = s[j], s[j] = t;
+        }
+    }
+
+    DEVICE void encrypt(Word (&s)[BITS], const Quad* masks, const Keys& keys) {
+        if (keys.reversed) reverse_bytes(s);
+        whiten<false>(s, 0, masks + 128 * 2);
+        NO_UNROLL
+        for (u32 first = 0; first < 32; first += 8) {
+            FULL_UNROLL
+            for (u32 r = 0; r < 8; r++) round<false>(s, r, masks + (first + r) * 8);
+        }
+        whiten<false>(s, 1, masks + 132 * 2);
+        move_bytes<false>(s);
+        if (keys.reversed) reverse_bytes(s);
+    }
+
+    DEVICE void decrypt(Word (&s)[BITS], const Quad* masks, const Keys& keys) {
+        if (keys.reversed) reverse_bytes(s);
+        move_bytes<true>(s);
+        whiten<true>(s, 1, masks + 132 * 2);
+        NO_UNROLL
+        for (u32 first = 32; first > 0; first -= 8) {
+            FULL_UNROLL
+            for (u32 undone = 0; undone < 8; undone++) round<true>(s, 7 - undone, masks + (first - 1 - undone) * 8);
+        }
+        whiten<true>(s, 0, masks + 128 * 2);
+        if (keys.reversed) reverse_bytes(s);
+    }
+};
