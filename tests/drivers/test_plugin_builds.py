@@ -1,0 +1,85 @@
+"""Every plugin builds for every target, and its images have what its manifest names.
+
+Registers and spills of the kernels are printed: run with -s to read them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from verifier.drivers import open_driver
+from verifier.drivers.build import ImageCache, build_image, default_cache_folder, host_target, kernel_usage
+from verifier.errors import DeviceUnavailableError
+from verifier.manifest import Manifest, load_manifest
+
+ROOT = Path(__file__).parents[2]
+COMMON = ROOT / "plugins" / "common"
+FOLDERS = [
+    *(path.parent for path in sorted((ROOT / "plugins").glob("*/plugin.toml"))),
+    ROOT / "tests" / "fixtures" / "plugins" / "parity",
+]
+# The newest GPUs take the compiler four times as long.
+CUDA_TARGETS = [
+    "sm_90",
+    pytest.param("sm_80", marks=pytest.mark.long),
+    pytest.param("sm_100", marks=pytest.mark.long),
+]
+
+
+@pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
+def plugin(request) -> tuple[Manifest, dict[str, bytes]]:
+    manifest = load_manifest(request.param)
+    if not (request.param / manifest.source).exists():
+        pytest.skip(f"{manifest.name} has no source yet")
+    files = {
+        path.name: path.read_bytes()
+        for folder in (COMMON, request.param)
+        for path in sorted(folder.iterdir())
+        if path.is_file()
+    }
+    return manifest, files
+
+
+def stages_of(manifest: Manifest) -> set[str]:
+    return {*manifest.state, *(stage for operation in manifest.operations for stage in operation.stages), "publish"}
+
+
+@pytest.mark.parametrize("target", CUDA_TARGETS)
+def test_for_gpus(plugin, target):
+    manifest, files = plugin
+    try:
+        image = build_image(
+            files, manifest.source, target, manifest.defines, cache=ImageCache(default_cache_folder())
+        )
+    except DeviceUnavailableError as error:
+        pytest.skip(str(error))
+    usage = {kernel.name: kernel for kernel in kernel_usage(image.log)}
+    print(f"\n{manifest.label} {target}, {len(image.data)} bytes")
+    for kernel in usage.values():
+        print(
+            f"  {kernel.name:32} registers {kernel.registers:3}  stack {kernel.stack:6}  "
+            f"spilled {kernel.spill_stores} / {kernel.spill_loads}  shared {kernel.shared}"
+        )
+    assert stages_of(manifest) <= set(usage)
+    assert all(0 < kernel.registers <= 255 for kernel in usage.values())
+    symbols = set(re.findall(rb"[A-Za-z_]\w*", image.data))
+    assert {b"plugin_info", *(f"{name}_count".encode() for name in manifest.state)} <= symbols
+
+
+def test_for_this_cpu(plugin):
+    manifest, files = plugin
+    try:
+        image = build_image(files, manifest.source, host_target(), manifest.defines)
+    except DeviceUnavailableError as error:
+        pytest.skip(str(error))
+    driver = open_driver("cpu", threads=1)
+    module = driver.load(image)
+    for stage in stages_of(manifest):
+        assert module.function(stage).lanes == 1
+    for name in manifest.state:
+        assert module.constant(f"{name}_count") > 0
+    module.close()
+    driver.close()
