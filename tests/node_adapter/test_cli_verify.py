@@ -2,6 +2,7 @@
 
 import json
 
+import _ecdsa
 import _sm2
 import pytest
 import typer
@@ -110,3 +111,73 @@ def test_undecided_is_not_an_issuer_and_not_invalid(shared, daemon):
         result = CliRunner().invoke(app, ["--format", "x509", "--json", str(path), "--address", silent.target])
     assert result.exit_code == 1
     assert [r["verdict"] for r in json.loads(result.stdout)["relations"]] == ["UNDECIDED"]
+
+
+def block_app():
+    app = typer.Typer()
+    verify.register(app)
+    return lambda *arguments: CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.fixture(scope="module")
+def ecdsa():
+    with MockVerifier(_ecdsa.verify, recover=_ecdsa.recover) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize(
+    ("name", "format_", "transactions", "signatures"),
+    [
+        ("fabric-v2.0-ledger.blockfile", "fabric", 20, 73),
+        ("ethereum-chain.rlp", "ethereum", 603, 604),
+        ("ethereum-blockchain.blocks", "ethereum", 32, 32),
+    ],
+)
+def test_real_files_are_valid(ecdsa, shared, name, format_, transactions, signatures):
+    path = shared / "real" / name
+    result = block_app()(path, "--format", format_, "--address", ecdsa.target, "--json")
+    assert result.exit_code == 0, result.output
+    (file,) = json.loads(result.stdout)["files"]
+    assert (file["transactions"], file["signatures"]) == (transactions, signatures)
+    assert {s["verdict"] for record in file["records"] for s in record["signatures"]} == {"VALID"}
+    assert all(("address" in s) == (format_ == "ethereum") for r in file["records"] for s in r["signatures"])
+
+
+def test_block_tables_name_what_is_wrong(ecdsa, shared, tmp_path):
+    data = bytearray((shared / "real" / "fabric-v2.0-ledger.blockfile").read_bytes())
+    data[4000] ^= 1  # in the first block's configuration
+    path = tmp_path / "spoilt.blockfile"
+    path.write_bytes(data)
+    result = block_app()(path, "--format", "fabric", "--address", ecdsa.target)
+    assert result.exit_code == 1
+    assert "block 0 transaction 0" in result.output
+    assert "1 invalid" in result.output
+    assert "73 signatures" in result.output
+
+
+def test_what_came_before_an_error_is_verified(ecdsa, shared, tmp_path):
+    data = (shared / "real" / "ethereum-blockchain.blocks").read_bytes()
+    path = tmp_path / "cut.blocks"
+    path.write_bytes(data[:-100])
+    result = block_app()(path, "--format", "ethereum", "--address", ecdsa.target)
+    assert result.exit_code == 2
+    assert "at byte" in result.stderr
+    assert "cut.blocks" in result.stderr
+    assert "31 valid" in result.output or "30 valid" in result.output
+
+
+def test_options_of_the_formats(ecdsa, shared, tmp_path):
+    path = shared / "real" / "ethereum-blockchain.blocks"
+    run = block_app()
+    result = run(path, "--format", "ethereum", "--address", ecdsa.target, "--chain-id", 99)
+    assert result.exit_code == 0, "transactions without EIP-155 hold on every chain"
+    result = run(
+        shared / "real" / "ethereum-chain.rlp", "--format", "ethereum", "--address", ecdsa.target, "--chain-id", 99
+    )
+    assert result.exit_code == 1
+    assert "signed for chain" in result.output
+    spent = tmp_path / "spent"
+    spent.write_text("nothing")
+    result = run(path, "--format", "bitcoin", "--address", ecdsa.target, "--spent", spent)
+    assert result.exit_code == 2
+    assert "txid:index" in result.stderr
