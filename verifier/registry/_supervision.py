@@ -84,8 +84,9 @@ class Supervision:
                 self._quarantine(instance, worker, str(error))
                 continue
             with self._book.lock:
-                if instance.state in SERVING and worker.state.value == "up" and worker not in instance.workers:
-                    instance.workers = (*instance.workers, worker)
+                if instance.state in SERVING and worker.state.value == "up":
+                    have = (*instance.workers, worker)
+                    instance.workers = tuple(other for other in self._fleet.workers if other in have)
                     self._book.tell(instance)
 
     def _quarantine(self, instance: Instance, worker: WorkerLike, problem: str) -> None:

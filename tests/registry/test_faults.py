@@ -1,0 +1,207 @@
+"""Plugins that go wrong, and workers that die: what served before still serves."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from verifier.errors import BackendError, BuildError, PluginError, SelfTestError
+from verifier.model import Batch, Code, Column
+from verifier.registry import Registry, State
+from verifier.workers import Fleet, WorkerOptions
+
+WAIT_S = 60
+MARKED = 0xEE  # the fixtures go wrong on items that begin with it
+
+
+@pytest.fixture
+def fleet(worker_options: WorkerOptions):
+    """One's own, since its processes are to die."""
+    fleet = Fleet(["cpu:0", "cpu:1"], dataclasses.replace(worker_options, batch_limit_s=0.5))
+    fleet.start()
+    yield fleet
+    fleet.close()
+
+
+def run(registry: Registry, algorithm: str, first: int, device: str = "cpu:0"):
+    """Verifies one item on one of the workers."""
+    resolved = registry.resolve("verify", algorithm)
+    key = resolved.key({})
+    batch = Batch(key, 1, (Column(np.array([first], np.uint8), 1),))
+    with registry.lease(key) as lease:
+        (worker,) = [worker for worker in lease.workers if worker.device.id == device]
+        (result,) = worker.run(lease.instance.id, lease.operation_index, key, [batch]).result(WAIT_S)
+        return lease.instance.label, Code(int(result.codes[0]))
+
+
+def always(text: str) -> str:
+    return text.replace("ALWAYS = 0", "ALWAYS = 1")
+
+
+def status(registry: Registry, label: str):
+    (found,) = [status for status in registry.index() if status.label == label]
+    return found
+
+
+@pytest.fixture
+def break_down(registry, fleet, wait_for):
+    """break_down(label, algorithm, device) runs a marked item until the instance is quarantined there."""
+
+    def break_down(label, algorithm, device):
+        for _ in range(registry.options.quarantine_faults):
+            wait_for(lambda: device in status(registry, label).devices, "the plugin is on the device")
+            restarts = fleet[device].restarts
+            with pytest.raises(BackendError):
+                run(registry, algorithm, MARKED, device)
+            wait_for(lambda n=restarts: fleet[device].restarts > n, "the worker is replaced")
+        wait_for(lambda: f"quarantined on {device}" in status(registry, label).reason, "the plugin is quarantined")
+
+    return break_down
+
+
+@pytest.fixture
+def served(registry, make):
+    """The toy plugin, which has to serve whatever happens."""
+    return registry.load(make("good"))
+
+
+@pytest.fixture
+def still_serves(registry, fleet, served, wait_for):
+    """still_serves() waits for the workers to be back and asks both of them."""
+
+    def still_serves():
+        wait_for(lambda: status(registry, served.label).devices == ("cpu:0", "cpu:1"), "the good plugin is back")
+        for device in ("cpu:0", "cpu:1"):
+            assert run(registry, "PARITY", 2, device) == (served.label, Code.VALID)
+
+    return still_serves
+
+
+@pytest.mark.parametrize("kind", ["address", "crash", "loop"])
+def test_a_fault_in_the_known_answers_fails_the_load(registry, fleet, make, still_serves, kind):
+    with pytest.raises(BackendError):
+        registry.load(make("bad", of=f"faulty-{kind}", manifest=always))
+    failed = registry.index()[-1]
+    assert (failed.state, failed.devices) == (State.FAILED, ())
+    still_serves()
+    assert all(worker.instances == {registry.resolve("verify", "PARITY").instance.id} for worker in fleet.workers)
+
+
+@pytest.mark.parametrize("kind", ["address", "crash", "loop"])
+def test_a_plugin_that_keeps_faulting_is_quarantined(registry, make, still_serves, break_down, kind):
+    algorithm = f"FAULTY_{kind.upper()}"
+    bad = registry.load(make("bad", of=f"faulty-{kind}"))
+    assert run(registry, algorithm, 2) == (bad.label, Code.VALID)
+    for device in ("cpu:0", "cpu:1"):
+        break_down(bad.label, algorithm, device)
+    assert status(registry, bad.label).state is State.FAILED
+    assert [(r.operation, r.label) for r in registry.audit() if r.operation == "quarantine"] == [
+        ("quarantine", bad.label)
+    ] * 2
+    still_serves()
+
+
+def test_a_quarantined_version_gives_way_to_the_one_before(
+    registry, make, served, still_serves, break_down, wait_for
+):
+    crash = "if (batch.inputs[0].offsets == 0 && value(batch.inputs[0], item).data[0] == 0xee) __builtin_trap();"
+    folder = make(
+        "new",
+        version="1.1.0",
+        source=lambda text: text.replace("if (!lane.live) return;", crash + "\n    if (!lane.live) return;", 1),
+    )
+    new = registry.load(folder)
+    assert run(registry, "PARITY", 2) == (new.label, Code.VALID)
+    for device in ("cpu:0", "cpu:1"):
+        break_down(new.label, "PARITY", device)
+    wait_for(lambda: status(registry, served.label).active, "the version before is active again")
+    assert status(registry, new.label).state is State.FAILED
+    assert registry.audit()[-1].operation == "rollback"
+    still_serves()
+
+
+def test_faults_in_one_place_leave_the_other_devices(registry, make, still_serves, break_down):
+    bad = registry.load(make("bad", of="faulty-crash"))
+    break_down(bad.label, "FAULTY_CRASH", "cpu:0")
+    found = status(registry, bad.label)
+    assert (found.state, found.devices) == (State.ACTIVE, ("cpu:1",))
+    assert run(registry, "FAULTY_CRASH", 2, "cpu:1") == (bad.label, Code.VALID)
+    still_serves()
+
+
+def test_a_wrong_answer_fails_the_load(registry, make, still_serves):
+    with pytest.raises(SelfTestError, match=r"FAULTY_ANSWER: case wrong .* expected VALID, got INVALID"):
+        registry.load(make("bad", of="faulty-answer"))
+    still_serves()
+
+
+def test_a_state_over_the_budget_is_refused_before_it_is_loaded(registry, make, still_serves):
+    with pytest.raises(
+        PluginError, match=r"needs 70368744177664 bytes of state on cpu:0, \d+ are left of 80% of its"
+    ):
+        registry.load(make("bad", of="faulty-memory"))
+    assert "LOADING" not in [step.state for step in registry.history("faulty_memory")]
+    still_serves()
+
+
+def test_out_of_memory_at_load(registry, make, monkeypatch, still_serves):
+    monkeypatch.setattr(registry._loader, "check_budget", lambda *_: None)
+    with pytest.raises((BackendError, PluginError)):
+        registry.load(make("bad", of="faulty-memory"))
+    assert registry.index()[-1].state is State.FAILED
+    still_serves()
+
+
+def test_a_slow_compile_is_given_up_and_nobody_waits_for_it(registry, make, monkeypatch, served, still_serves):
+    monkeypatch.setattr(registry._loader, "options", dataclasses.replace(registry.options, build_timeout_s=1.0))
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(registry.load, make("slow", of="faulty-compile"))
+        while not slow.done():
+            assert run(registry, "PARITY", 2) == (served.label, Code.VALID)
+        with pytest.raises(BuildError, match="the build took more than 1 s"):
+            slow.result(WAIT_S)
+    still_serves()
+
+
+def test_a_slow_compile_ends_well(registry, make, still_serves):
+    loaded = registry.load(
+        make("slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 380", "SIZE = 60"))
+    )
+    assert run(registry, "FAULTY_COMPILE", 2) == (loaded.label, Code.VALID)
+    still_serves()
+
+
+def test_a_killed_worker_degrades_and_comes_back_tested(registry, fleet, served, still_serves, wait_for):
+    heard = []
+    registry.subscribe(heard.append)
+    os.kill(fleet["cpu:1"].pid, signal.SIGKILL)
+    wait_for(lambda: [s for s in heard if s.devices == ("cpu:0",)], "the loss is told")
+    lost = next(s for s in heard if s.devices == ("cpu:0",))
+    assert (lost.state, lost.missing_devices) == (State.DEGRADED, ("cpu:1",))
+    still_serves()
+    assert status(registry, served.label).state is State.ACTIVE
+
+
+def test_what_is_loaded_while_a_worker_is_down_comes_to_it_later(registry, fleet, make, wait_for, still_serves):
+    os.kill(fleet["cpu:1"].pid, signal.SIGKILL)
+    wait_for(lambda: fleet["cpu:1"].state.value != "up" or fleet["cpu:1"].restarts, "the loss is noticed")
+    loaded = registry.load(make("other", of="faulty-crash"))
+    wait_for(lambda: status(registry, loaded.label).devices == ("cpu:0", "cpu:1"), "it is on both")
+    assert run(registry, "FAULTY_CRASH", 2, "cpu:1") == (loaded.label, Code.VALID)
+    still_serves()
+
+
+def test_a_restarted_worker_that_answers_wrongly_gets_nothing(registry, fleet, served, monkeypatch, wait_for):
+    def wrong(*_args, **_kwargs):
+        raise SelfTestError("case x: expected VALID, got INVALID")
+
+    monkeypatch.setattr(registry._loader, "test", wrong)
+    os.kill(fleet["cpu:1"].pid, signal.SIGKILL)
+    wait_for(lambda: "quarantined on cpu:1" in status(registry, served.label).reason, "it is kept off the device")
+    assert status(registry, served.label).devices == ("cpu:0",)
+    assert run(registry, "PARITY", 2) == (served.label, Code.VALID)
