@@ -15,13 +15,18 @@ BitmapMemory = Literal["managed", "pinned", "device"]
 MAX_SLOT_BYTES = (1 << 32) - 64  # offsets in a slot are u32
 
 
+# Some hundred times what the slowest operations take.
+_GPU_ITEM_LIMIT_S = 50e-6
+_ITEM_LIMIT_S = 5e-3
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """Settings of one worker. Raises ConfigError naming the setting and its limit."""
 
     slots: int = 4  # batches in flight
     slot_bytes: int = 64 << 20  # columns and results of one batch
-    streams: int = 3
+    streams: int = 4
     chunk_rounds: int = 2  # a chunk is so many full launches of the operation's widest stage, at least
     chunk_least_bytes: int = 4 << 20  # and has so many input bytes, at least: small copies do not fill the link
     chunk_most_bytes: int = 16 << 20  # and so many at most: one chunk's copies overlap another's kernels
@@ -32,8 +37,8 @@ class WorkerOptions:
     load_timeout_s: float = 120.0
     drain_timeout_s: float = 10.0
     stop_timeout_s: float = 5.0  # from the order to stop until the process is killed
-    batch_limit_s: float = 10.0  # the watchdog: a batch may take this long
-    item_limit_s: float = 0.005  # and this for each of its items
+    batch_limit_s: float = 5.0  # the watchdog: a batch may take this long
+    item_limit_s: float | None = None  # and this for each of its items; None: what suits the device
     backoff_first_s: float = 0.05
     backoff_max_s: float = 30.0
     backoff_reset_s: float = 60.0  # up for so long, and the back-off starts anew
@@ -53,6 +58,8 @@ class WorkerOptions:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise ConfigError(f"workers.{name}: {value} is not between {least} and {most}")
+        if self.slot_bytes % 64:
+            raise ConfigError(f"workers.slot_bytes: {self.slot_bytes} is not a multiple of 64")
         for name in (
             "start_timeout_s",
             "load_timeout_s",
@@ -64,7 +71,15 @@ class WorkerOptions:
             "backoff_max_s",
             "backoff_reset_s",
         ):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"workers.{name}: {getattr(self, name)} is negative")
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigError(f"workers.{name}: {value} is negative")
         if self.bitmap_memory not in ("managed", "pinned", "device"):
             raise ConfigError(f"workers.bitmap_memory: {self.bitmap_memory!r} is not managed, pinned or device")
+
+    def limit_s(self, device_id: str, items: int) -> float:
+        """How long a batch of `items` items may take before its process counts as hanging."""
+        item_limit_s = self.item_limit_s
+        if item_limit_s is None:
+            item_limit_s = _GPU_ITEM_LIMIT_S if device_id.startswith("cuda") else _ITEM_LIMIT_S
+        return self.batch_limit_s + item_limit_s * items
