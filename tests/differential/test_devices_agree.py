@@ -29,7 +29,7 @@ MAKERS = {
 
 
 def run(device: str, algorithm: str, made, items: int):
-    with Rig(device, ROOT / "plugins" / PLUGIN_OF[algorithm], ROOT / "plugins" / "common") as rig:
+    with Rig(device, ROOT / "plugins" / PLUGIN_OF[algorithm], ROOT / "plugins" / "common", slot_bytes=1 << 30) as rig:
         slot = rig.fill("verify", algorithm, made.columns, items, made.parameters, made.constant)
         rig.run(slot)
         return slot.codes.copy(), slot.valid.copy(), slot.decided.copy()

@@ -78,9 +78,9 @@ def test_which_cubins_run_where(built, device, runs):
 
 
 @pytest.mark.parametrize(
-    ("items", "blocks"), [(0, 1), (1, 1), (128, 1), (129, 2), (4096, 32), (10_000, 79), (1_000_000, 264)]
+    ("items", "blocks"), [(0, 1), (1, 1), (32, 1), (33, 2), (4096, 128), (10_000, 264), (1_000_000, 264)]
 )
-def test_grids_are_no_larger_than_the_work_or_the_device(items, blocks):
+def test_grids_give_every_warp_a_block_until_the_device_is_full(items, blocks):
     function = CudaFunction(None, "f", None, threads=128, blocks=264, shared=0, warp_items=32)
     assert function.grid(items) == blocks
 
