@@ -36,6 +36,7 @@ STICKY = frozenset(
 )
 
 _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
+_PTX_TARGET = re.compile(r"compute_(\d+)(\d)")
 _MISSING = "there is no NVIDIA driver: install it, or start the container with its GPUs"
 
 
@@ -109,8 +110,12 @@ def device_info(index: int) -> DeviceInfo:
 def runs_on(target: str, device: str) -> bool:
     """Whether a cubin for `target` runs on a `device` such as sm_90: equal major versions, and a minor not newer.
 
-    Targets with a suffix are for one architecture (a) or its family (f).
+    Targets with a suffix are for one architecture (a) or its family (f). PTX (compute_80) runs on every device that
+    is not older: the driver compiles it.
     """
+    if ptx := _PTX_TARGET.fullmatch(target):
+        here = _TARGET.fullmatch(device)
+        return here is not None and (int(ptx[1]), int(ptx[2])) <= (int(here[1]), int(here[2]))
     built, here = _TARGET.fullmatch(target), _TARGET.fullmatch(device)
     if built is None or here is None or built[1] != here[1]:
         return False

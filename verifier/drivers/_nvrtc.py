@@ -35,7 +35,8 @@ def nvrtc_version() -> str:
 def compile_cubin(
     files: Mapping[str, bytes], source: str, target: str, defines: Mapping[str, int | str]
 ) -> tuple[bytes, str]:
-    """Compiles one source to a cubin: (the cubin, the log with registers and spills of every kernel).
+    """Compiles one source to a cubin: (the cubin, the log with registers and spills of every kernel). For a virtual
+    architecture (compute_80) it is PTX, and the log is empty.
 
     Includes are taken from `files` and nowhere else. Raises BuildError, DeviceUnavailableError.
     """
@@ -55,12 +56,15 @@ def compile_cubin(
         log = _text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(errors="replace")
         if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise BuildError(f"{source} does not compile for {target} with {version}: {error.name}\n{log}")
-        cubin = _text(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        if target.startswith("compute_"):
+            image = _text(nvrtc, program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
+        else:
+            image = _text(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     # Without the times, which differ from run to run.
     lines = (line for line in log.rstrip("\0\n").splitlines() if "Compile time" not in line)
-    return cubin, "\n".join(lines)
+    return image, "\n".join(lines)
 
 
 def _text(nvrtc: Any, program: Any, size: Any, get: Any) -> bytes:

@@ -29,7 +29,7 @@ __all__ = [
 # Part of every cache key: raise it when the options of a compiler change.
 _OPTIONS_VERSION = 1
 
-_CUDA_TARGET = re.compile(r"sm_\d{2,3}[af]?")
+_CUDA_TARGET = re.compile(r"sm_\d{2,3}[af]?|compute_\d{2,3}")  # cubin or PTX
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MACRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MACRO_VALUE = re.compile(r"[A-Za-z0-9_+-]{0,128}")
@@ -46,7 +46,7 @@ def compiler_id(target: str) -> str:
         if (target == "aarch64") != (host_target() == "aarch64"):
             raise BuildError(f"target {target} cannot be built on {host_target()}")
         return find_compiler().version
-    raise BuildError(f"target {target!r} is neither sm_NN nor one of {', '.join(CPU_TARGETS)}")
+    raise BuildError(f"target {target!r} is neither sm_NN, compute_NN nor one of {', '.join(CPU_TARGETS)}")
 
 
 def build_image(
@@ -63,7 +63,7 @@ def build_image(
         files: every file that the source may include, by the name it is included with: the plugin's folder and
             plugins/common together.
         source: which of `files` is compiled.
-        target: sm_90, x86-64-v3, aarch64, ...: DeviceInfo.target.
+        target: sm_90, x86-64-v3, aarch64, ...: DeviceInfo.target; compute_80 gives PTX.
         defines: preprocessor macros: numbers or names.
         cache: where built images are kept; None: verifier/images under the user's cache folder.
 
