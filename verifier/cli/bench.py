@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from verifier.bench.report import amount
+
 if TYPE_CHECKING:
     from verifier.bench.records import Record
 
@@ -91,16 +93,7 @@ def bench(
 
 
 def _line(record: Record) -> str:
-    return f"{record.case}  batch {record.batch:,}  {_amount(record.rate, record.unit)}"
-
-
-def _amount(value: float, unit: str) -> str:
-    if unit == "s":
-        return f"{value * 1e3:.3f} ms" if value < 1 else f"{value:.2f} s"
-    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.2f} {prefix}{unit}"
-    return f"{value:.1f} {unit}"
+    return f"{record.case}  batch {record.batch:,}  {amount(record.rate, record.unit)}"
 
 
 def _table(records: list[Record]) -> Table:
@@ -110,7 +103,7 @@ def _table(records: list[Record]) -> Table:
         table.add_row(
             record.case,
             f"{record.batch:,}" if record.batch else "",
-            _amount(record.rate, record.unit),
+            amount(record.rate, record.unit),
             f"{record.spread:.0%}" if record.runs > 1 else "",
             limit,
             ", ".join(record.includes),

@@ -1,0 +1,53 @@
+"""Records become tables, and survive their file."""
+
+from __future__ import annotations
+
+import pytest
+
+from verifier.bench.records import Record, append_records, read_records
+from verifier.bench.report import BEGIN, END, amount, figures_table, newest, rewrite
+
+
+def record(case="sm2-verify-unknown", batch=8, rate=3.54e7, date="2026-01-01", **more):
+    return Record(case=case, device="NVIDIA H200", batch=batch, rate=rate, unit="items/s", date=date, **more)
+
+
+def test_a_file_of_records_reads_back(tmp_path):
+    path = tmp_path / "results" / "some.jsonl"
+    first, second = record(includes=("transfer", "parsing"), settings={"streams": 4}), record(case="other")
+    append_records(path, [first])
+    append_records(path, [second])
+    assert read_records(path) == [first, second]
+
+
+def test_the_newest_wins():
+    old, new, other = record(rate=1.0), record(rate=2.0, date="2026-02-01"), record(batch=9)
+    assert newest([new, old, other]) == [new, other]
+
+
+def test_the_table_has_the_largest_batch_and_no_limits():
+    rows = figures_table(
+        [record(), record(batch=1 << 20, fraction_of_limit=0.9, limit="copy in"), record(case="limit-copy-in")]
+    ).splitlines()
+    assert len(rows) == 3
+    assert "| 35.4 M items/s | 1,048,576 |" in rows[2]
+    assert "90% of copy in" in rows[2]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (3.54e7, "items/s", "35.4 M items/s"),
+        (0.00093, "s", "0.930 ms"),
+        (2.5, "s", "2.50 s"),
+        (7, "items/s", "7 items/s"),
+    ],
+)
+def test_amounts(value, unit, text):
+    assert amount(value, unit) == text
+
+
+def test_only_what_is_between_the_markers_changes():
+    assert rewrite(f"a\n{BEGIN}\nold\n{END}\nz", "new") == f"a\n{BEGIN}\nnew\n{END}\nz"
+    with pytest.raises(ValueError, match="markers"):
+        rewrite("no markers", "new")

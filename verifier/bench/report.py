@@ -1,0 +1,75 @@
+"""Records as tables for people: `python -m verifier.bench.report README.md bench/results`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from verifier.bench.records import Record, read_records
+
+__all__ = ["amount", "figures_table", "newest", "rewrite"]
+
+BEGIN, END = "<!-- figures: written by script/figures from bench/results -->", "<!-- /figures -->"
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def amount(value: float, unit: str) -> str:
+    """A rate or a time with a sensible prefix: 35.4 M items/s, 0.931 ms."""
+    if unit == "s":
+        return f"{value * 1e3:.3f} ms" if value < 1 else f"{value:.2f} s"
+    for size, prefix in _PREFIXES:
+        if value >= size:
+            return (
+                f"{value / size:.3g} {prefix} {unit}"
+                if value / size < 1000
+                else f"{value / size:.0f} {prefix} {unit}"
+            )
+    return f"{value:.3g} {unit}"
+
+
+def newest(records: Iterable[Record]) -> list[Record]:
+    """The latest record of every case, device and batch, in the order of the cases' first appearance."""
+    found: dict[tuple[str, str, int], Record] = {}
+    for record in records:
+        key = (record.case, record.device, record.batch)
+        if key not in found or record.date >= found[key].date:
+            found[key] = record
+    return list(found.values())
+
+
+def figures_table(records: Iterable[Record]) -> str:
+    """A Markdown table: the largest batch of every case, with what is included and how far the limit is."""
+    largest: dict[tuple[str, str], Record] = {}
+    for record in newest(records):
+        key = (record.case, record.device)
+        if not record.case.startswith("limit-") and record.batch >= largest.get(key, record).batch:
+            largest[key] = record
+    lines = ["| case | median | batch | includes | of the limit | device |", "| --- | --- | --- | --- | --- | --- |"]
+    for record in largest.values():
+        limit = f"{record.fraction_of_limit:.0%} of {record.limit}" if record.fraction_of_limit else ""
+        includes = ", ".join(record.includes)
+        lines.append(
+            f"| {record.case} | {amount(record.rate, record.unit)} | {record.batch:,} | {includes} | {limit} "
+            f"| {record.device} |"
+        )
+    return "\n".join(lines)
+
+
+def rewrite(text: str, table: str) -> str:
+    """`text` with the table between its markers. Raises ValueError where these are missing."""
+    before, found, rest = text.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not (found and closed):
+        raise ValueError(f"the markers {BEGIN} and {END} are missing")
+    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+
+
+def main(readme: Path, results: Path) -> None:
+    """Writes the table of all results into a file."""
+    records = [record for path in sorted(results.glob("*.jsonl")) for record in read_records(path)]
+    readme.write_text(rewrite(readme.read_text(encoding="utf-8"), figures_table(records)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
