@@ -75,20 +75,20 @@ class DaemonProcess:
         return next(event for event in self.logs() if event["event"] == "ready")
 
     def workers(self) -> list[int]:
-        """Process ids of the device processes: children that run Python code of their own."""
+        """Process ids of the device processes: children that run the workers' code."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         found = []
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             children += (task / "children").read_text().split()
         for child in sorted(set(map(int, children))):
             command = Path(f"/proc/{child}/cmdline").read_bytes()
-            if b"spawn_main" in command:
+            if b"verifier.workers" in command:
                 found.append(child)
         return found
 
-    def stop(self, number: int = signal.SIGTERM, timeout_s: float = 60) -> int:
-        """Sends a signal and returns the exit status."""
-        if self.process.poll() is None:
+    def stop(self, number: int | None = signal.SIGTERM, timeout_s: float = 60) -> int:
+        """Sends a signal unless it is None, and returns the exit status."""
+        if number is not None and self.process.poll() is None:
             self.process.send_signal(number)
         status = self.process.wait(timeout_s)
         self.channel.close()

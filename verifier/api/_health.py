@@ -30,7 +30,7 @@ class Health:
         self._pool = ThreadPoolExecutor(4, "health")
         # Watching does not hold a thread of the pool: answers are sent when something changes.
         self._servicer = health.HealthServicer(experimental_non_blocking=True, experimental_thread_pool=self._pool)
-        self._operations: set[str] = set()
+        self._told: dict[str, Any] = {}
         self._stopping = False
         self.update({})
 
@@ -56,14 +56,13 @@ class Health:
         """`operations`: the devices that serve each operation now, such as "verify/SM2"."""
         if self._stopping:
             return
-        for name in self._operations - set(operations):
-            self._servicer.set(name, _NOT_SERVING)
-        for name, devices in operations.items():
-            self._servicer.set(name, _SERVING if devices else _NOT_SERVING)
-        self._operations |= set(operations)
         whole = _SERVING if any(operations.values()) else _NOT_SERVING
-        for name in ("", SERVICE):
-            self._servicer.set(name, whole)
+        now = dict.fromkeys(self._told, _NOT_SERVING) | dict.fromkeys(("", SERVICE), whole)
+        now |= {name: _SERVING if devices else _NOT_SERVING for name, devices in operations.items()}
+        for name, status in now.items():
+            if self._told.get(name) != status:  # watchers are told of changes, not of looks
+                self._servicer.set(name, status)
+        self._told = now
 
     def stopping(self) -> None:
         """Everything is NOT_SERVING from now on."""
