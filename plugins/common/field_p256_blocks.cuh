@@ -5,7 +5,7 @@
 
 struct P256Blocks {
     // r = a b / 2^288
-    DEVICE void mul(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void mul(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 w2, w3, w5, w6, w8, w9, w11, w12, w14, w15, w17, w18, w20, w21, w23, w24;\n\t"
@@ -456,7 +456,7 @@ struct P256Blocks {
     }
 
     // r = a^2 / 2^288
-    DEVICE void sqr(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
+    BLOCK void sqr(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 w2, w3, w5, w6, w8, w9, w11, w12, w14, w15, w17, w18, w20, w21, w22, w23;\n\t"
@@ -816,7 +816,7 @@ struct P256Blocks {
     }
 
     // r = a + b
-    DEVICE void add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, l10, l11;\n\t"
@@ -870,7 +870,7 @@ struct P256Blocks {
     }
 
     // r = 2 a
-    DEVICE void twice(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
+    BLOCK void twice(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, l10, l11;\n\t"
@@ -924,7 +924,7 @@ struct P256Blocks {
     }
 
     // r = 3 a
-    DEVICE void triple(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
+    BLOCK void triple(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -1002,7 +1002,7 @@ struct P256Blocks {
     }
 
     // r = 3 a + b
-    DEVICE void triple_add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void triple_add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -1098,7 +1098,7 @@ struct P256Blocks {
     }
 
     // r = a - b
-    DEVICE void sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, k10, l11;\n\t"
@@ -1152,7 +1152,7 @@ struct P256Blocks {
     }
 
     // r = a - 2 b
-    DEVICE void sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -1232,7 +1232,7 @@ struct P256Blocks {
     }
 
     // r = a - b - c
-    DEVICE void sub_sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
+    BLOCK void sub_sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, k10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -1314,7 +1314,7 @@ struct P256Blocks {
     }
 
     // r = a - b - 2 c
-    DEVICE void sub_sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
+    BLOCK void sub_sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -1416,7 +1416,7 @@ struct P256Blocks {
     }
 
     // r = a / 2
-    DEVICE void half(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
+    BLOCK void half(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 k1, k2, s3, s4, s5, s6, s7, s8, s9, s10, s11;\n\t"
@@ -1468,7 +1468,7 @@ struct P256Blocks {
     }
 
     // r = mask ? -a : a, mask being all ones or zero
-    DEVICE void negate_if(u32 (&r)[8], const u32 (&a)[8], u32 mask, u32& flag, u32 z) {
+    BLOCK void negate_if(u32 (&r)[8], const u32 (&a)[8], u32 mask, u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 k1, x2, x3, x4, x5, x6, k7;\n\t"

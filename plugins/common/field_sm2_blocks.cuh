@@ -5,7 +5,7 @@
 
 struct Sm2Blocks {
     // r = a b / 2^288
-    DEVICE void mul(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void mul(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 w2, w3, w5, w6, w8, w9, w11, w12, w14, w15, w17, w18, w20, w21, w23, w24;\n\t"
@@ -454,7 +454,7 @@ struct Sm2Blocks {
     }
 
     // r = a^2 / 2^288
-    DEVICE void sqr(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
+    BLOCK void sqr(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 w2, w3, w5, w6, w8, w9, w11, w12, w14, w15, w17, w18, w20, w21, w22, w23;\n\t"
@@ -811,7 +811,7 @@ struct Sm2Blocks {
     }
 
     // r = a + b
-    DEVICE void add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, l10;\n\t"
@@ -863,7 +863,7 @@ struct Sm2Blocks {
     }
 
     // r = 2 a
-    DEVICE void twice(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
+    BLOCK void twice(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, l10;\n\t"
@@ -915,7 +915,7 @@ struct Sm2Blocks {
     }
 
     // r = 3 a
-    DEVICE void triple(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
+    BLOCK void triple(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -989,7 +989,7 @@ struct Sm2Blocks {
     }
 
     // r = 3 a + b
-    DEVICE void triple_add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void triple_add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -1083,7 +1083,7 @@ struct Sm2Blocks {
     }
 
     // r = a - b
-    DEVICE void sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, k10;\n\t"
@@ -1135,7 +1135,7 @@ struct Sm2Blocks {
     }
 
     // r = a - 2 b
-    DEVICE void sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
+    BLOCK void sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -1211,7 +1211,7 @@ struct Sm2Blocks {
     }
 
     // r = a - b - c
-    DEVICE void sub_sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
+    BLOCK void sub_sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, k10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -1289,7 +1289,7 @@ struct Sm2Blocks {
     }
 
     // r = a - b - 2 c
-    DEVICE void sub_sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
+    BLOCK void sub_sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12, s13, s14, s15, s16;\n\t"
@@ -1387,7 +1387,7 @@ struct Sm2Blocks {
     }
 
     // r = a / 2
-    DEVICE void half(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
+    BLOCK void half(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 k1, k2, s3, s4, s5, s6, s7, s8, s9, s10, s11, k12;\n\t"
@@ -1441,7 +1441,7 @@ struct Sm2Blocks {
     }
 
     // r = mask ? -a : a, mask being all ones or zero
-    DEVICE void negate_if(u32 (&r)[8], const u32 (&a)[8], u32 mask, u32& flag, u32 z) {
+    BLOCK void negate_if(u32 (&r)[8], const u32 (&a)[8], u32 mask, u32& flag, u32 z) {
 #if TARGET_GPU
         asm("{\n\t"
             ".reg .u32 k1, k2, x3, x4, x5, x6, x7, x8, k9;\n\t"

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _build import Plugin, build
-from _curves import Curve, Point
+from _reference import Curve, Point
 
 from verifier.model import Code
 
 SOURCE = Path(__file__).with_name("toy_curve.cu")
-MINUS_3 = Curve(83, -3, 24, (2, 21), 71)
-ZERO = Curve(79, 0, 6, (5, 17), 67)
+MINUS_3 = Curve("a = -3", 83, -3, 24, (2, 21), 71, b"")
+ZERO = Curve("a = 0", 79, 0, 6, (5, 17), 67, b"")
 STATE = ["toy_bases", "toy_entries"]
 
 

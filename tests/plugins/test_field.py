@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from _build import PLUGINS, Plugin, build
-from _curves import P256, SECP256K1, SM2, Curve
+from _reference import P256, SECP256K1, SM2, Curve
 
 SOURCE = Path(__file__).with_name("field_probe.cu")
 CURVES = {"sm2": SM2, "p256": P256, "secp256k1": SECP256K1}

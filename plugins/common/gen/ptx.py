@@ -96,7 +96,7 @@ class Block:
         parameters = ["u32 (&r)[8]", *(f"const u32 (&{array})[8]" for array in self.arrays)]
         parameters += ["u32 mask"] * self.mask + ["u32& flag", "u32 z"]
         return (
-            f"    // {self.comment}\n    DEVICE void {self.name}({', '.join(parameters)}) {{\n"
+            f"    // {self.comment}\n    BLOCK void {self.name}({', '.join(parameters)}) {{\n"
             f"#if TARGET_GPU\n{self._assembly()}#else\n{self._portable()}#endif\n    }}\n"
         )
 
