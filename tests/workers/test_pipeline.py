@@ -230,6 +230,21 @@ def test_a_failed_load_frees_what_it_took(manifest, image):
     driver.close()
 
 
+def test_loads_and_unloads_leave_the_memory_flat(device_id, manifest, build):
+    driver = open_driver(device_id)
+    if driver.info.kind == "cpu":
+        driver.close()
+        pytest.skip("its memory is everyone's")
+    image = build(driver.info.target)
+    plan = Plan(manifest.state, tuple(OperationPlan(o.stages, ()) for o in manifest.operations))
+    free = []
+    for _ in range(200):
+        Instance(driver, plan, image).close()
+        free.append(driver.memory_free_bytes())
+    assert len(set(free[5:])) == 1
+    driver.close()
+
+
 def test_loading_launches_every_stage_once(open_bench, manifest):
     driver = open_fake("fake:0")
     open_bench(driver)

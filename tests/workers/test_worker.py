@@ -193,9 +193,24 @@ def test_a_failing_listener_does_not_stop_the_results(worker, caplog):
     assert "a listener failed" in caplog.text
 
 
+def test_the_watchdogs_limit_grows_with_the_items():
+    options = WorkerOptions(batch_limit_s=2.0)
+    assert options.limit_s("cpu", 1000) == pytest.approx(7.0)
+    assert options.limit_s("cuda:0", 1000) == pytest.approx(2.05)
+    assert WorkerOptions(batch_limit_s=2.0, item_limit_s=1.0).limit_s("cuda:0", 3) == pytest.approx(5.0)
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("slots", 0), ("slot_bytes", 1 << 32), ("streams", 17), ("drain_timeout_s", -1), ("bitmap_memory", "host")],
+    [
+        ("slots", 0),
+        ("slot_bytes", 1 << 32),
+        ("slot_bytes", 4097),
+        ("streams", 17),
+        ("chunk_least_bytes", 1 << 30),
+        ("drain_timeout_s", -1),
+        ("bitmap_memory", "host"),
+    ],
 )
 def test_wrong_options_name_the_setting(setting, value):
     with pytest.raises(ConfigError, match=rf"workers\.{setting}"):

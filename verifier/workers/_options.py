@@ -14,8 +14,7 @@ BitmapMemory = Literal["managed", "pinned", "device"]
 
 MAX_SLOT_BYTES = (1 << 32) - 64  # offsets in a slot are u32
 
-
-# Some hundred times what the slowest operations take.
+# Far above what the slowest operations take, so that only a hang reaches them.
 _GPU_ITEM_LIMIT_S = 50e-6
 _ITEM_LIMIT_S = 5e-3
 

@@ -158,7 +158,7 @@ class Process:
             head = next(iter(self._flights.values()), None)
             if head is None:
                 return False
-            limit = self._options.batch_limit_s + self._options.item_limit_s * head.job.layout.items
+            limit = self._options.limit_s(self.device_id, head.job.layout.items)
             return time.monotonic() - self._head_since > limit
 
     def lose(self, kind: str, problem: str = "") -> None:

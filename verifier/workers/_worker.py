@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FaultListener", "StateListener", "Worker", "WorkerState"]
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class WorkerState(Enum):
@@ -242,6 +242,7 @@ class Worker:
             again = dict(self._instances)
             for instance_id, loaded in again.items():
                 self._load_again(process, instance_id, loaded)
+            self._losses.clear()
             self._become(WorkerState.UP)
             for instance_id in again.keys() - self.instances:  # unloaded meanwhile
                 process.unload(instance_id)
@@ -269,10 +270,9 @@ class Worker:
         self._report([instance_id], problem)
 
     def _forget(self, instance_id: int) -> None:
-        _LOG.error("%s: instance %d is not loaded again", self.device_id, instance_id)
+        _log.error("%s: instance %d is not loaded again", self.device_id, instance_id)
         with self._lock:
             self._instances.pop(instance_id, None)
-            del self._losses[instance_id]
 
     def _end(self, error: VerifierError | None) -> bool:
         """Clears away a process that was lost or stopped. False where it does not end and holds the device."""
@@ -294,7 +294,7 @@ class Worker:
     def _become(self, state: WorkerState, reason: str = "") -> None:
         with self._lock:
             self.state, self.reason = state, reason
-        _LOG.log(logging.WARNING if reason else logging.INFO, "%s: %s %s", self.device_id, state.value, reason)
+        _log.log(logging.WARNING if reason else logging.INFO, "%s: %s %s", self.device_id, state.value, reason)
         if self.on_state is not None:
             _call(self.on_state, self)
 
@@ -326,4 +326,4 @@ def _call(listener: Callable[..., None], *arguments: object) -> None:
     try:
         listener(*arguments)
     except Exception:
-        _LOG.exception("a listener failed")
+        _log.exception("a listener failed")
