@@ -177,9 +177,9 @@ class Process:
             self.loss = Loss(kind, error, tuple(dict.fromkeys(running)))
             self._changed.notify_all()
         self._on_error(kind)
-        for flight in flights:
-            flight.future.set_exception(self.loss.error)
         self.lost.set()
+        for flight in flights:
+            flight.future.set_exception(error)
 
     def stop(self) -> None:
         """Waits for the batches in flight, then ends the process. Bounded in time; idempotent."""
