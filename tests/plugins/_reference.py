@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from verifier.model import Code
@@ -53,6 +54,7 @@ class Curve:
         x3 = (slope * slope - x1 - x2) % self.p
         return x3, (slope * (x1 - x3) - y1) % self.p
 
+    @functools.lru_cache(maxsize=50_000)  # noqa: B019  (three curves, which live as long as the process)
     def multiply(self, scalar: int, point: Point) -> Point:
         result: Point = None
         for bit in bin(scalar)[2:]:

@@ -16,9 +16,10 @@ from verifier.model import Code
 BOTH = pytest.mark.parametrize("curve", [P256, SECP256K1], ids=lambda curve: curve.name)
 
 
-@pytest.fixture(scope="module")
-def ecdsa() -> BuiltPlugin:
-    return BuiltPlugin("ecdsa")
+@pytest.fixture(scope="module", params=["host", "emulated"])
+def ecdsa(request: pytest.FixtureRequest) -> BuiltPlugin:
+    """The plugin for the CPU, and the GPU's arithmetic run on the CPU."""
+    return BuiltPlugin("ecdsa", ("-O1",) if request.param == "host" else ("-O1", "-DEMULATE_GPU_FIELD"))
 
 
 def check(ecdsa, curve, digests, signatures, **parameters):

@@ -27,9 +27,10 @@ NAMED = {"ECDSA_P256": ec.SECP256R1(), "ECDSA_SECP256K1": ec.SECP256K1()}
 LAMBDA = 0x5363AD4CC05C30E0A5261C028812645A122E22EA20816678DF02967C1B23BD72
 
 
-@pytest.fixture(scope="module")
-def ecdsa() -> BuiltPlugin:
-    return BuiltPlugin("ecdsa")
+@pytest.fixture(scope="module", params=["host", "emulated"])
+def ecdsa(request: pytest.FixtureRequest) -> BuiltPlugin:
+    """The plugin for the CPU, and the GPU's arithmetic run on the CPU."""
+    return BuiltPlugin("ecdsa", ("-O1",) if request.param == "host" else ("-O1", "-DEMULATE_GPU_FIELD"))
 
 
 def codes(ecdsa: BuiltPlugin, curve: Curve, items: list[Item], **parameters: str | int) -> list[Code]:
