@@ -13,6 +13,7 @@ from _toy import DIGEST, VERIFY, check_digest, check_verify, fixed_batch, random
 from verifier.drivers import Image
 from verifier.drivers.fake import Fault
 from verifier.errors import BackendError, ConfigError, DeadlineError, PluginError, RequestError
+from verifier.model import Batch
 from verifier.workers import WorkerOptions, WorkerState
 
 RESULT_S = 60.0
@@ -80,6 +81,14 @@ def test_what_fits_is_never_refused(worker):
     items = next(n for n in range(70_000, 0, -1) if worker.fits(n, n * width, 8))
     batch = fixed_batch(np.ones((items, width), np.uint8), operation="digest")
     check_digest(batch, worker.run(1, DIGEST, batch.key, [batch]).result(RESULT_S)[0])
+
+
+def test_missing_columns_are_refused(worker):
+    """A kernel would read where nothing is, and its plugin would be blamed for the crash."""
+    batch = variable_batch([b"a"])
+    bare = Batch(batch.key, 1, ())
+    with pytest.raises(RequestError, match="inputs: 0 columns, the operation has 1"):
+        worker.run(1, VERIFY, batch.key, [batch, bare]).result(RESULT_S)
 
 
 def test_an_unknown_instance_is_refused(worker):

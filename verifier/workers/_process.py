@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeadlineError
@@ -35,6 +32,7 @@ from verifier.workers._messages import (
 from verifier.workers._options import WorkerOptions
 from verifier.workers._results import read_results
 from verifier.workers._slots import Slots
+from verifier.workers._spawn import spawn
 
 __all__ = ["Loss", "Process"]
 
@@ -84,7 +82,7 @@ class Process:
         memory = Slots.create(options.slots, options.slot_bytes)
         try:
             self._slots = Slots(memory, options.slots, options.slot_bytes).slots
-            self._popen, self._control, self._batches = _spawn(device_id, memory)
+            self._popen, self._control, self._batches = spawn(device_id, memory)
         finally:
             os.close(memory)
         self._reader = threading.Thread(target=self._read, name=f"{device_id} results", daemon=True)
@@ -309,20 +307,3 @@ class Process:
         except subprocess.TimeoutExpired:
             return "killed"
         return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
-
-
-def _spawn(device_id: str, memory: int) -> tuple[subprocess.Popen[bytes], Connection, Connection]:
-    """A fresh interpreter, which inherits nothing but the two pipes and the slots."""
-    control, child_control = socket.socketpair()
-    batches, child_batches = socket.socketpair()
-    fds = (child_control.fileno(), child_batches.fileno(), memory)
-    # The parent's own search path, so that the child cannot be of another version.
-    code = f"import sys; sys.path[:] = {sys.path}; from verifier.workers._child import main; main(*{fds})"
-    with control, batches, child_control, child_batches:
-        popen = subprocess.Popen(
-            [sys.executable, "-c", code, f"verifier-worker {device_id}"],
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-            process_group=0,  # Ctrl-C is for the parent, which drains
-        )
-        return popen, Connection(control.detach()), Connection(batches.detach())

@@ -39,6 +39,7 @@ class WorkerState(Enum):
 class _Loaded(NamedTuple):
     plan: Plan
     image: Image
+    inputs: tuple[int, ...]  # columns of each operation
 
 
 class Worker:
@@ -115,7 +116,7 @@ class Worker:
         with self._lock:
             # From here on a new process gets it too.
             if self._process is process and process.loss is None:
-                self._instances[instance_id] = _Loaded(plan, image)
+                self._instances[instance_id] = _Loaded(plan, image, tuple(len(o.inputs) for o in manifest.operations))
                 return
         raise BackendError(
             f"{self.device_id}: its process was lost after it had loaded {manifest.label}", sticky=True
@@ -157,6 +158,10 @@ class Worker:
             loaded = self._instances.get(instance_id)
             if loaded is None:
                 raise BackendError(f"{self.device_id}: instance {instance_id} is not loaded here")
+            for part in parts:
+                if len(part.inputs) != loaded.inputs[operation_index]:
+                    problem = f"{len(part.inputs)} columns, the operation has {loaded.inputs[operation_index]}"
+                    raise RequestError("inputs", problem)
             outputs = loaded.plan.operations[operation_index].outputs
             layout = lay_out(parts, len(key.constant), outputs)
             if layout.nbytes > self.options.slot_bytes:
