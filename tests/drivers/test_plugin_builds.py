@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from verifier.drivers import open_driver
-from verifier.drivers.build import ImageCache, build_image, default_cache_folder, host_target, kernel_usage
+from verifier.drivers.build import build_image, host_target, kernel_usage
 from verifier.errors import DeviceUnavailableError
 from verifier.manifest import Manifest, load_manifest
 
@@ -51,9 +51,7 @@ def stages_of(manifest: Manifest) -> set[str]:
 def test_for_gpus(plugin, target):
     manifest, files = plugin
     try:
-        image = build_image(
-            files, manifest.source, target, manifest.defines, cache=ImageCache(default_cache_folder())
-        )
+        image = build_image(files, manifest.source, target, manifest.defines)
     except DeviceUnavailableError as error:
         pytest.skip(str(error))
     usage = {kernel.name: kernel for kernel in kernel_usage(image.log)}

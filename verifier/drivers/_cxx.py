@@ -1,7 +1,7 @@
 """Shared libraries by a C++ compiler found when it is needed.
 
 The order is docs/decisions/0003-compiler-order.md's: what the operator says in $CXX, clang++, g++, and last the
-compiler that PyPI has (ziglang).
+compiler that PyPI has (ziglang). Options in $CXXFLAGS come last and so win.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from verifier.errors import BuildError, DeviceUnavailableError
 
-__all__ = ["Compiler", "compile_library", "find_compiler"]
+__all__ = ["Compiler", "compile_library", "extra_flags", "find_compiler"]
 
 _TIMEOUT_S = 900
 
@@ -51,6 +51,11 @@ class Compiler:
 def find_compiler() -> Compiler:
     """The first compiler that runs. Raises DeviceUnavailableError that says what to install."""
     return _find(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+
+
+def extra_flags() -> tuple[str, ...]:
+    """The operator's own options, which count as part of the compiler."""
+    return tuple(shlex.split(os.environ.get("CXXFLAGS", "")))
 
 
 @functools.lru_cache(maxsize=8)
@@ -99,7 +104,7 @@ def compile_library(
         # Relative names in a fixed order: the same input gives the same bytes, wherever the folder is.
         command = [*compiler.command, *_FLAGS, *_architecture(compiler, target), "-I."]
         command += [f"-D{name}={value}" for name, value in sorted(defines.items())]
-        command += ["-o", "image.so", source, *_LINK[compiler.family]]
+        command += [*extra_flags(), "-o", "image.so", source, *_LINK[compiler.family]]
         try:
             done = subprocess.run(
                 command,

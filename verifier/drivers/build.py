@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from verifier.drivers._cache import ImageCache, default_cache_folder, image_key
-from verifier.drivers._cxx import compile_library, find_compiler
+from verifier.drivers._cxx import compile_library, extra_flags, find_compiler
 from verifier.drivers._driver import Image
 from verifier.drivers._nvrtc import compile_cubin, nvrtc_version
 from verifier.drivers._target import CPU_TARGETS, host_target
@@ -45,7 +45,7 @@ def compiler_id(target: str) -> str:
     if target in CPU_TARGETS:
         if (target == "aarch64") != (host_target() == "aarch64"):
             raise BuildError(f"target {target} cannot be built on {host_target()}")
-        return find_compiler().version
+        return " ".join((find_compiler().version, *extra_flags()))
     raise BuildError(f"target {target!r} is neither sm_NN, compute_NN nor one of {', '.join(CPU_TARGETS)}")
 
 
