@@ -159,6 +159,16 @@ def test_the_order_of_compilers(tmp_path, monkeypatch):
     assert find_compiler().family == "zig"
 
 
+def test_the_operators_options_come_last_and_count(parity_files, image_cache, monkeypatch):
+    plain = build_image(parity_files, "parity.cu", host_target(), {"GROUP": 1}, cache=image_cache)
+    monkeypatch.setenv("CXXFLAGS", "-O1 -DMORE=3")
+    assert compiler_id(host_target()).endswith(" -O1 -DMORE=3")
+    assert build_image(parity_files, "parity.cu", host_target(), {"GROUP": 1}, cache=image_cache) != plain
+    monkeypatch.setenv("CXXFLAGS", "--no-such-option")
+    with pytest.raises(BuildError, match="no-such-option"):
+        build_image(parity_files, "parity.cu", host_target(), {"GROUP": 1}, cache=image_cache)
+
+
 def test_a_compiler_that_does_not_run_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
