@@ -11,7 +11,11 @@
 constexpr u32 LANES = 1;
 typedef u32 Word;
 #else
+#if defined(__clang__)
+#define FULL_UNROLL _Pragma("unroll")
+#else
 #define FULL_UNROLL _Pragma("GCC unroll 128")
+#endif
 #if defined(__AVX512F__)
 constexpr u32 LANES = 16;
 #elif defined(__AVX2__)
@@ -82,9 +86,15 @@ DEVICE Word unpack(Word a, Word b) {
         const u32 base = i / 4 * 4, k = i % 4;
         const u32 from = WIDTH == 1 ? HALF * 2 + k / 2 : HALF * 2 + k % 2;
         const u32 second = WIDTH == 1 ? k % 2 : k / 2;
+#if defined(__clang__)
+        pick[i] = second ? b[base + from] : a[base + from];
+    }
+    return pick;
+#else
         pick[i] = base + from + second * LANES;
     }
     return __builtin_shuffle(a, b, pick);
+#endif
 }
 
 DEVICE Word load_word(const u8* from) {

@@ -14,8 +14,9 @@ struct DirectGroup {
         C::template schedule<DECRYPT>(keys, tables, 0, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
     }
 
+    template <u32 STRIPES = GROUP>
     void run(u8* blocks) {
-        for (u32 i = 0; i < GROUP * STRIPE_BLOCKS; i++) {
+        for (u32 i = 0; i < STRIPES * STRIPE_BLOCKS; i++) {
             u32 block[BLOCK / 4];
             load_block(block, blocks + i * BLOCK);
             if constexpr (DECRYPT)
@@ -49,14 +50,33 @@ struct SlicedGroup {
     }
 };
 
-// 32 counters from `first` on.
+// 32 counters from `first` on. Where the last four bytes do not overflow, vectors of them.
 template <u32 BLOCK>
 DEVICE void write_counters(u8* blocks, const u8* first) {
-    u32 counter[BLOCK / 4];
+    constexpr u32 WORDS = BLOCK / 4;
+    u32 counter[WORDS];
     load_block(counter, first);
-    for (u32 i = 0; i < STRIPE_BLOCKS; i++) {
-        store_block(blocks + i * BLOCK, counter);
-        add_counter(counter, 1);
+    const u32 low = swap_bytes(counter[WORDS - 1]);
+    if (low > 0u - STRIPE_BLOCKS) {
+        for (u32 i = 0; i < STRIPE_BLOCKS; i++) {
+            store_block(blocks + i * BLOCK, counter);
+            add_counter(counter, 1);
+        }
+        return;
+    }
+    Word v, step, is_low;
+    FULL_UNROLL
+    for (u32 i = 0; i < LANES; i++) {
+        const bool last = i % WORDS == WORDS - 1;
+        v[i] = last ? low + i / WORDS : counter[i % WORDS];
+        step[i] = last ? LANES / WORDS : 0;
+        is_low[i] = last ? ~0u : 0;
+    }
+    FULL_UNROLL
+    for (u32 i = 0; i < STRIPE_BLOCKS * WORDS / LANES; i++) {
+        const Word swapped = v >> 24 | (v >> 8 & 0xff00u) | (v << 8 & 0xff0000u) | v << 24;
+        store_word(blocks + i * sizeof(Word), (swapped & is_low) | (v & ~is_low));
+        v += step;
     }
 }
 
