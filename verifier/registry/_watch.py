@@ -1,8 +1,9 @@
 """Watching plugin folders: off unless the operator turned it on.
 
-Only a rename inside a watched folder counts: of a manifest (plugin.toml.new to plugin.toml, as the last step of a
-copy), of a plugin's whole folder, or of a bundle. A file that is merely written or copied there never does. What
-was renamed too early fails its digest or its known answers and changes nothing; the next rename is looked at anew.
+Only a rename in place counts: of a manifest (plugin.toml.new to plugin.toml, as the last step of a copy), of a
+plugin's whole folder (.sm2.new to sm2), or of a bundle. A file that is merely written or copied there never does.
+What was renamed too early fails its digest or its known answers and changes nothing; the next rename is looked at
+anew.
 """
 
 from __future__ import annotations
@@ -74,13 +75,18 @@ class Watcher:
 
 
 def renamed_plugins(added: Iterable[Path], deleted: Sequence[Path]) -> list[Path]:
-    """Plugin folders and bundles among `added` that stand where a sibling has just vanished: renames."""
+    """Plugin folders and bundles among `added` that were renamed into place: a sibling with a longer name of the same
+    beginning, dots in front aside, has just vanished."""
     found = []
     for path in sorted(set(added)):
-        if not any(other.parent == path.parent and other != path for other in deleted):
+        if not any(_staged(other, path) for other in deleted):
             continue
         if path.name == FILE_NAME:
             found.append(path.parent)
         elif (path.suffix == BUNDLE_SUFFIX and path.is_file()) or (path / FILE_NAME).is_file():
             found.append(path)
     return found
+
+
+def _staged(staged: Path, final: Path) -> bool:
+    return staged.parent == final.parent and staged != final and staged.name.lstrip(".").startswith(final.name)
