@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verifier.drivers._abi import MAX_INPUTS
@@ -58,6 +58,7 @@ def read_column(slot: np.ndarray, layout: Layout, index: int) -> list[bytes]:
     return values_of(Column(data, 0, offsets), layout.items)
 
 
+@settings(deadline=None, derandomize=True)
 @given(part_lists(), st.binary(max_size=20), st.lists(st.integers(1, 40), max_size=2))
 def test_written_columns_read_back(parts, constant, outputs):
     layout = lay_out(parts, len(constant), tuple(outputs))
@@ -69,6 +70,7 @@ def test_written_columns_read_back(parts, constant, outputs):
     assert slot[layout.constant : layout.constant + len(constant)].tobytes() == constant
 
 
+@settings(deadline=None, derandomize=True)
 @given(part_lists(), st.binary(max_size=20), st.lists(st.integers(1, 40), max_size=2))
 def test_regions_are_aligned_apart_and_within_the_bound(parts, constant, outputs):
     layout = lay_out(parts, len(constant), tuple(outputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verifier.model import Batch, BatchKey, Column, bitmap_bytes
@@ -13,6 +13,7 @@ from verifier.workers._results import read_results, split_bitmap
 ITEMS = st.lists(st.integers(0, 100), min_size=1, max_size=6)
 
 
+@settings(deadline=None, derandomize=True)
 @given(ITEMS, st.randoms(use_true_random=False))
 def test_bitmaps_split_at_any_bit(parts, random):
     bits = [random.random() < 0.5 for _ in range(sum(parts))]
@@ -27,6 +28,7 @@ def test_bitmaps_split_at_any_bit(parts, random):
         begin += items
 
 
+@settings(deadline=None, derandomize=True)
 @given(ITEMS, st.lists(st.integers(1, 9), max_size=2), st.integers(0, 2**32 - 1))
 def test_parts_get_their_own_results(parts, outputs, seed):
     batches = [Batch(BatchKey("toy", "verify"), n, (Column.fixed("x", bytes(n), 1, n),)) for n in parts]

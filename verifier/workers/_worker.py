@@ -297,6 +297,7 @@ class Worker:
         return gone
 
     def _become(self, state: WorkerState, reason: str = "") -> None:
+        reason = reason.removeprefix(f"{self.device_id}: ")
         with self._lock:
             self.state, self.reason = state, reason
         _log.log(logging.WARNING if reason else logging.INFO, "%s: %s %s", self.device_id, state.value, reason)
