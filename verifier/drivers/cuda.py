@@ -80,8 +80,14 @@ class CudaDriver:
         check_size("nbytes", nbytes)
         flags = int(self.api.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL)
         address = self.check(f"allocate {nbytes} managed bytes", self.api.cuMemAllocManaged(max(nbytes, 1), flags))
-        self._keep_on_host(address, max(nbytes, 1))
-        return CudaBuffer(self, int(address), nbytes, view(int(address), nbytes), lambda: self.api.cuMemFree(address))
+        array = view(int(address), nbytes)
+        buffer = CudaBuffer(self, int(address), nbytes, array, lambda: self.api.cuMemFree(address))
+        try:
+            self._keep_on_host(address, max(nbytes, 1))
+        except BackendError:
+            buffer.close()
+            raise
+        return buffer
 
     def _keep_on_host(self, address: Any, nbytes: int) -> None:
         """Lets the device write managed memory over the link, not by faults that move its pages to and fro.
