@@ -26,7 +26,7 @@ def fixed_width(column: str, parameters: Mapping[str, str | int]) -> int | None:
             return int(parameters.get("digest_bytes", 32)) or 32
         return _INPUT.get(kind)
     if column == "signature":
-        return _SIGNATURE.get(str(parameters["signature_encoding"]))
+        return _SIGNATURE.get(str(parameters.get("signature_encoding")))
     if column == "key":
         return _KEY.get(str(parameters.get("key_encoding", "IN_SIGNATURE")))
     return None

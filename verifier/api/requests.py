@@ -200,7 +200,8 @@ class Requests:
                 continue
             if name not in given:
                 raise NotServedError("scheme", f"{resolved.operation.id} needs a column {name} that this call lacks")
-            inputs.append(_column(name, given[name], fixed_width(name, scheme.names), items))
+            width = resolved.operation.widths.get(name) or fixed_width(name, scheme.names)
+            inputs.append(_column(name, given[name], width, items))
         batch = Batch(resolved.key(scheme.numbers, scheme.constant), items, tuple(inputs))
         self._check_bytes(batch.nbytes)
         return batch
