@@ -120,17 +120,17 @@ struct Aes {
 
     DEVICE bool key_fits(u32 bytes) { return aes_key_fits(bytes); }
 
-    DEVICE void fill(AesTables& tables, u32 thread, u32 threads) {
+    DEVICE void fill(AesTables& tables, const u8*, u32 thread, u32 threads) {
         fill_tables(tables.four, AES_TABLES, thread, threads);
     }
 
-    DEVICE void fill(AesInverseTables& tables, u32 thread, u32 threads) {
+    DEVICE void fill(AesInverseTables& tables, const u8*, u32 thread, u32 threads) {
         fill_tables(tables.four, AES_INVERSE_TABLES, thread, threads);
         for (u32 i = thread; i < 64; i += threads) ((u32*)tables.box)[i] = ((const u32*)AES_INVERSE_BOX.of)[i];
     }
 
     template <bool DECRYPT, class T>
-    DEVICE void schedule(Keys& keys, const T&, u32, const u8* key, u32 bytes, u32) {
+    DEVICE void schedule(Keys& keys, const T&, const u8*, u32, const u8* key, u32 bytes, u32) {
         aes_expand(keys, key, bytes);
         if (DECRYPT) aes_invert(keys);
     }

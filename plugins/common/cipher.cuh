@@ -7,19 +7,19 @@
 //     Tables<DECRYPT>        what its lookups read; in shared memory on a GPU
 //     Keys                   round keys
 //     key_fits(bytes)        whether a key of that many bytes is one of its sizes
-//     fill(tables, thread, threads)               a thread's share of the tables
-//     schedule<DECRYPT>(keys, tables, lane, key, bytes, option)   round keys from the key, by one thread
+//     fill(tables, state, thread, threads)        a thread's share of the tables
+//     schedule<DECRYPT>(keys, tables, state, lane, key, bytes, option)   round keys from the key, by one thread
 //     encrypt(tables, keys, lane, block), decrypt        in place
 //
 // Sliced, 32 blocks a lane of a Word (bitslice.cuh), s[k] being bit k of every block:
 //     BITS                   of a block
 //     MASKS                  masks that its round keys become
 //     Keys, key_fits(bytes)
-//     schedule<DECRYPT>(keys, key, bytes, option)
+//     schedule<DECRYPT>(keys, state, key, bytes, option)
 //     mask(keys, index)      the index-th mask: zero or all ones
 //     encrypt(s, masks, keys), decrypt            in place
 //
-// `option` is a choice that belongs to the cipher (HIGHT: the byte order), 0 where it has none.
+// `state` is the plugin's, built at load. `option` is a choice that belongs to the cipher (HIGHT: the byte order), 0 where it has none.
 #pragma once
 #include "bitslice.cuh"
 #include "bytes.cuh"

@@ -10,8 +10,8 @@ struct DirectGroup {
     typename C::Keys keys;
 
     void open(const Batch& batch) {
-        C::fill(tables, 0, 1);
-        C::template schedule<DECRYPT>(keys, tables, 0, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
+        C::fill(tables, batch.state, 0, 1);
+        C::template schedule<DECRYPT>(keys, tables, batch.state, 0, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
     }
 
     template <u32 STRIPES = GROUP>
@@ -35,7 +35,7 @@ struct SlicedGroup {
     Quad masks[C::MASKS / 4];
 
     void open(const Batch& batch) {
-        C::template schedule<DECRYPT>(keys, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
+        C::template schedule<DECRYPT>(keys, batch.state, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
         for (u32 i = 0; i < C::MASKS; i++) masks[i / 4].x[i % 4] = C::mask(keys, i);
     }
 

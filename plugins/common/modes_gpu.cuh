@@ -30,10 +30,10 @@ struct DirectGroup {
         constexpr u32 BLOCK = C::BLOCK, WORDS = BLOCK / 4;
         auto& tables = *(Tables*)shared_memory;
         auto& keys = *(typename C::Keys*)(shared_memory + quads(sizeof(Tables)));
-        C::fill(tables, threadIdx.x, THREADS);
+        C::fill(tables, batch.state, threadIdx.x, THREADS);
         __syncthreads();
         if (threadIdx.x == 0)
-            C::template schedule<DECRYPT>(keys, tables, 0, batch.constant, (u32)batch.constant_bytes,
+            C::template schedule<DECRYPT>(keys, tables, batch.state, 0, batch.constant, (u32)batch.constant_bytes,
                                           batch.parameters[0]);
         __syncthreads();
         const u32 lane = threadIdx.x % 32;
@@ -99,7 +99,7 @@ struct SlicedGroup {
         auto& keys = *(typename C::Keys*)shared_memory;
         Quad* const masks = shared_memory + quads(sizeof(typename C::Keys));
         if (threadIdx.x == 0)
-            C::template schedule<DECRYPT>(keys, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
+            C::template schedule<DECRYPT>(keys, batch.state, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
         __syncthreads();
         for (u32 i = threadIdx.x; i < C::MASKS; i += THREADS) masks[i / 4].x[i % 4] = C::mask(keys, i);
         __syncthreads();

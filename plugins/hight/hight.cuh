@@ -60,9 +60,9 @@ struct Hight {
     using Keys = HightKeys;
 
     DEVICE bool key_fits(u32 bytes) { return hight_key_fits(bytes); }
-    DEVICE void fill(NoTables&, u32, u32) {}
+    DEVICE void fill(NoTables&, const u8*, u32, u32) {}
     template <bool DECRYPT>
-    DEVICE void schedule(Keys& keys, const NoTables&, u32, const u8* key, u32, u32 option) {
+    DEVICE void schedule(Keys& keys, const NoTables&, const u8*, u32, const u8* key, u32, u32 option) {
         hight_schedule(keys, key, option);
     }
 

@@ -9,7 +9,7 @@ struct SlicedHight {
 
     DEVICE bool key_fits(u32 bytes) { return hight_key_fits(bytes); }
     template <bool DECRYPT>
-    DEVICE void schedule(Keys& keys, const u8* key, u32, u32 option) { hight_schedule(keys, key, option); }
+    DEVICE void schedule(Keys& keys, const u8*, const u8* key, u32, u32 option) { hight_schedule(keys, key, option); }
 
     DEVICE u32 mask(const Keys& keys, u32 index) {
         const u32 byte = index / 8;

@@ -148,7 +148,7 @@ struct Skinny {
 #if TARGET_GPU && !TABLES_IN_CONSTANT
     template <bool DECRYPT>
     using Tables = SkinnyTables;
-    DEVICE void fill(SkinnyTables& tables, u32 thread, u32 threads) {
+    DEVICE void fill(SkinnyTables& tables, const u8*, u32 thread, u32 threads) {
         for (u32 i = thread; i < sizeof(SkinnyTables) / 4; i += threads)
             ((u32*)&tables)[i] = ((const u32*)&skinny_constant<CELL>())[i];
     }
@@ -156,14 +156,14 @@ struct Skinny {
 #else
     template <bool DECRYPT>
     using Tables = NoTables;
-    DEVICE void fill(NoTables&, u32, u32) {}
+    DEVICE void fill(NoTables&, const u8*, u32, u32) {}
     DEVICE const SkinnyTables& lookup(const NoTables&) { return skinny_constant<CELL>(); }
 #endif
 
     DEVICE bool key_fits(u32 bytes) { return skinny_key_fits<CELL>(bytes); }
 
     template <bool DECRYPT, class T>
-    DEVICE void schedule(Keys& keys, const T&, u32, const u8* key, u32 bytes, u32) {
+    DEVICE void schedule(Keys& keys, const T&, const u8*, u32, const u8* key, u32 bytes, u32) {
         skinny_schedule<CELL>(keys, key, bytes);
     }
 

@@ -12,7 +12,7 @@ struct SlicedSkinny {
     DEVICE bool key_fits(u32 bytes) { return skinny_key_fits<CELL>(bytes); }
 
     template <bool DECRYPT>
-    DEVICE void schedule(Keys& keys, const u8* key, u32 bytes, u32) { skinny_schedule<CELL>(keys, key, bytes); }
+    DEVICE void schedule(Keys& keys, const u8*, const u8* key, u32 bytes, u32) { skinny_schedule<CELL>(keys, key, bytes); }
 
     DEVICE u32 mask(const Keys& keys, u32 index) {
         const u32 round = index / (8 * CELL), cell = index / CELL % 8;

@@ -61,10 +61,10 @@ struct Sm4 {
     using Keys = Sm4Keys;
 
     DEVICE bool key_fits(u32 bytes) { return bytes == 16; }
-    DEVICE void fill(FourTables& tables, u32 thread, u32 threads) { fill_tables(tables, SM4_TABLES, thread, threads); }
+    DEVICE void fill(FourTables& tables, const u8*, u32 thread, u32 threads) { fill_tables(tables, SM4_TABLES, thread, threads); }
 
     template <bool DECRYPT>
-    DEVICE void schedule(Keys& keys, const FourTables&, u32, const u8* key, u32, u32) {
+    DEVICE void schedule(Keys& keys, const FourTables&, const u8*, u32, const u8* key, u32, u32) {
         sm4_schedule<DECRYPT>(keys, key);
     }
 

@@ -11,7 +11,7 @@ struct SlicedSm4 {
     DEVICE bool key_fits(u32 bytes) { return bytes == 16; }
 
     template <bool DECRYPT>
-    DEVICE void schedule(Keys& keys, const u8* key, u32, u32) {
+    DEVICE void schedule(Keys& keys, const u8*, const u8* key, u32, u32) {
         sm4_schedule<DECRYPT>(keys, key);
     }
 

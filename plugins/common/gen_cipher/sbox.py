@@ -327,39 +327,39 @@ def check(netlist: Netlist, box: list[int]) -> None:
             raise ValueError(f"S({x:02x}) is {got:02x}, not {box[x]:02x}")
 
 
-def to_blif(netlist: Netlist) -> str:
+def to_blif(netlist: Netlist, inputs: int) -> str:
     """The netlist as BLIF."""
-    lines = [".model sbox", ".inputs " + " ".join(f"x{i}" for i in range(8))]
+    lines = [".model sbox", ".inputs " + " ".join(f"x{i}" for i in range(inputs))]
     lines.append(".outputs " + " ".join(f"y{i}" for i in range(8)))
-    for name, inputs, table in netlist:
-        lines.append(".names " + " ".join(inputs) + " " + name)
-        for i in range(1 << len(inputs)):
+    for name, fan_in, table in netlist:
+        lines.append(".names " + " ".join(fan_in) + " " + name)
+        for i in range(1 << len(fan_in)):
             if table >> i & 1:
-                lines.append("".join(str(i >> k & 1) for k in range(len(inputs))) + " 1")
+                lines.append("".join(str(i >> k & 1) for k in range(len(fan_in))) + " 1")
     return "\n".join([*lines, ".end", ""])
 
 
-def from_blif(text: str) -> Netlist:
+def from_blif(text: str, inputs: int) -> Netlist:
     """BLIF as a netlist in an order in which every input comes before its use."""
     text = text.replace("\\\n", " ")
     found: dict[str, tuple[tuple[str, ...], int]] = {}
     for block in re.split(r"^\.names ", text, flags=re.M)[1:]:
         head, *rows = block.splitlines()
-        *inputs, name = head.split()
+        *fan_in, name = head.split()
         table, on = 0, True
         for row in rows:
             if row.startswith(".") or not row.strip():
                 break
             pattern, _, value = row.rpartition(" ")
             on = value == "1"
-            for i in range(1 << len(inputs)):
+            for i in range(1 << len(fan_in)):
                 if all(c == "-" or int(c) == (i >> k & 1) for k, c in enumerate(pattern.strip())):
                     table |= 1 << i
         if not on:
-            table = ~table & (1 << (1 << len(inputs))) - 1
-        found[name] = (tuple(inputs), table)
+            table = ~table & (1 << (1 << len(fan_in))) - 1
+        found[name] = (tuple(fan_in), table)
     order: Netlist = []
-    done = {f"x{i}" for i in range(8)}
+    done = {f"x{i}" for i in range(inputs)}
 
     def visit(name: str) -> None:
         if name not in done:
@@ -373,14 +373,14 @@ def from_blif(text: str) -> Netlist:
     return order
 
 
-def mapped(netlist: Netlist, script: str) -> Netlist:
+def mapped(netlist: Netlist, script: str, inputs: int = 8) -> Netlist:
     """The netlist through abc."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "in.blif"), Path(folder, "out.blif")
-        source.write_text(to_blif(netlist))
+        source.write_text(to_blif(netlist, inputs))
         command = f"read_blif {source}; {script}; write_blif {target}"
         subprocess.run(["berkeley-abc", "-q", command], check=True, capture_output=True, cwd=folder)
-        return from_blif(target.read_text())
+        return from_blif(target.read_text(), inputs)
 
 
 SCRIPTS = (

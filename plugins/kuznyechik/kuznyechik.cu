@@ -1,0 +1,33 @@
+// Kuznyechik (GOST R 34.12-2015, RFC 7801): 128-bit blocks, 256-bit keys.
+#include "kuznyechik.cuh"
+#include "kuznyechik_sliced.cuh"
+#include "modes.cuh"
+
+PLUGIN_INFO(sizeof(KuznyechikState), 0, 0)
+
+STATE_STAGE(kuznyechik_tables, kuznyechik_entry, 8192, 128)
+
+#ifndef SLICED
+#define SLICED 1
+#endif
+#ifndef SLICED_THREADS
+#define SLICED_THREADS 128
+#endif
+#ifndef SLICED_BLOCKS
+#define SLICED_BLOCKS 2
+#endif
+#ifndef DIRECT_THREADS
+#define DIRECT_THREADS 512
+#endif
+
+#if SLICED
+#define KUZNYECHIK_STAGE(name, mode) \
+    BULK_STAGE(name, SlicedGroup, SlicedKuznyechik, mode, SLICED_THREADS, SLICED_BLOCKS)
+#else
+#define KUZNYECHIK_STAGE(name, mode) BULK_STAGE(name, DirectGroup, Kuznyechik, mode, DIRECT_THREADS, 1)
+#endif
+
+KUZNYECHIK_STAGE(kuznyechik_ecb_encrypt, ECB_ENCRYPT)
+KUZNYECHIK_STAGE(kuznyechik_ecb_decrypt, ECB_DECRYPT)
+KUZNYECHIK_STAGE(kuznyechik_ctr, CTR)
+KUZNYECHIK_STAGE(kuznyechik_cbc_decrypt, CBC_DECRYPT)
