@@ -24,6 +24,7 @@ def test_holds_the_files_that_count(make):
         source.files
     )
     assert source.label == "parity@1.0.0"
+    assert set(source.files) - set(source.compiled) == {"plugin.toml", "vectors.json"}
 
 
 @pytest.mark.parametrize("name", ["plugin.toml", "parity.cu", "sums.cuh", "vectors.json"])

@@ -83,7 +83,7 @@ def _has_compiler(target: str) -> bool:
 def _build(source: PluginSource, target: str, cache: Path) -> Build:
     begin = time.perf_counter()
     try:
-        image = build_image(source.files, source.manifest.source, target, source.manifest.defines, cache=cache)
+        image = build_image(source.compiled, source.manifest.source, target, source.manifest.defines, cache=cache)
     except VerifierError as error:
         return Build(target, time.perf_counter() - begin, (), str(error), None)
     seconds = time.perf_counter() - begin

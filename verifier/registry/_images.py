@@ -68,13 +68,13 @@ def is_ptx(image: Image) -> bool:
 
 def cached(source: PluginSource, target: str, cache: Path | None) -> Image | None:
     """The image of an earlier build, without starting anything."""
-    return find_image(source.files, source.manifest.source, target, source.manifest.defines, cache=cache)
+    return find_image(source.compiled, source.manifest.source, target, source.manifest.defines, cache=cache)
 
 
 def build_apart(source: PluginSource, target: str, *, cache: Path | None, timeout_s: float) -> Image:
     """Builds in a child process of low priority, so that what serves is not slowed down and a compiler that crashes
     or hangs takes nothing with it. Raises what build_image raises, and BuildError after `timeout_s`."""
-    request = pickle.dumps((dict(source.files), source.manifest.source, target, dict(source.manifest.defines), cache))
+    request = pickle.dumps((source.compiled, source.manifest.source, target, dict(source.manifest.defines), cache))
     child = subprocess.Popen(
         [sys.executable, "-m", "verifier.registry._build_child"],
         stdin=subprocess.PIPE,

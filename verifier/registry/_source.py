@@ -58,6 +58,11 @@ class PluginSource:
         return self.manifest.label
 
     @property
+    def compiled(self) -> dict[str, bytes]:
+        """The files that a compiler may see: without manifest and known answers, whose changes need no new build."""
+        return {name: data for name, data in self.files.items() if name not in (FILE_NAME, self.manifest.vectors)}
+
+    @property
     def digest(self) -> str:
         """SHA-256 over the canonical listing, hexadecimal."""
         return hashlib.sha256(self.listing()).hexdigest()
