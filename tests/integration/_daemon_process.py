@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import grpc
@@ -40,7 +41,15 @@ class DaemonProcess:
             f"plugins.cache_folder={folder / 'cache'}",
             *settings,
         ]
-        command = [sys.executable, "-c", "from verifier.cli import serve, app; serve.register(app); app(['serve', *__import__('sys').argv[1:]])", "--listen", "127.0.0.1:0", "--log-format", "json"]
+        command = [
+            sys.executable,
+            "-c",
+            "from verifier.cli import serve, app; serve.register(app); app(['serve', *__import__('sys').argv[1:]])",
+            "--listen",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+        ]
         for device in devices:
             command += ["--device", device]
         for plugin in plugins:
@@ -73,6 +82,13 @@ class DaemonProcess:
 
     def ready_event(self) -> dict:
         return next(event for event in self.logs() if event["event"] == "ready")
+
+    def metrics(self) -> dict[str, float]:
+        """What Prometheus would read."""
+        url = f"http://127.0.0.1:{self.ready_event()['metrics_port']}/metrics"
+        with urllib.request.urlopen(url, timeout=60) as response:
+            lines = response.read().decode().splitlines()
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
     def workers(self) -> list[int]:
         """Process ids of the device processes: children that run the workers' code."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -199,11 +198,11 @@ def test_reflection(daemon):
 
 
 def test_metrics(daemon):
-    before = _metrics(daemon)
+    before = daemon.metrics()
     data = digests(100, seed=9)
     daemon.stub.Verify(parity_request(data), timeout=TIMEOUT_S)
     refused(daemon.stub.Verify, pb.VerifyRequest())
-    after = _metrics(daemon)
+    after = daemon.metrics()
 
     def rise(name):
         return after.get(name, 0) - before.get(name, 0)
@@ -218,10 +217,3 @@ def test_metrics(daemon):
     assert after['verifier_plugin_state{plugin="parity",state="ACTIVE",version="1.0.0"}'] == 1
     assert after['verifier_device_up{device="cpu"}'] == 1
     assert after["verifier_start_seconds"] > 0
-
-
-def _metrics(daemon) -> dict[str, float]:
-    url = f"http://127.0.0.1:{daemon.ready_event()['metrics_port']}/metrics"
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
-        lines = response.read().decode().splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}

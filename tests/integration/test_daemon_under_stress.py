@@ -126,6 +126,8 @@ def test_a_full_queue_refuses_politely(start):
     assert len(answers) == 12
     assert {failure.code for failure in failures} == {grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]}
     assert all(failure.retry_after_ms > 0 for failure in failures)
+    refused = sum(call.code() is not grpc.StatusCode.OK for call in calls) + len(failures)
+    assert daemon.metrics()['verifier_rejected_total{plugin="parity",reason="queue_full"}'] == refused
 
 
 def test_health_answers_while_every_thread_works(start):

@@ -14,7 +14,7 @@ from functools import partial
 
 import structlog
 
-from verifier.errors import DeadlineError, StoppingError
+from verifier.errors import CapacityError, DeadlineError, StoppingError
 from verifier.model import Batch, BatchKey, BatchResult
 from verifier.scheduling._backlog import Held
 from verifier.scheduling._core import Core, Launch, Outcome, SchedulingOptions
@@ -77,7 +77,11 @@ class Scheduler:
         with self._lock:
             if self._draining:
                 raise StoppingError("the daemon is stopping")
-            self._core.admit(work)
+            try:
+                self._core.admit(work)
+            except CapacityError:
+                self._metrics.rejected(batch.key.plugin, "queue_full")
+                raise
         work.future.add_done_callback(partial(self._cancelled, work))
         self.wake()
         return work.future

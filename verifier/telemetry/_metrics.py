@@ -130,7 +130,7 @@ class Metrics:
         self._device_s.labels(plugin).observe(device_ns / 1e9)
 
     def rejected(self, plugin: str, reason: str) -> None:
-        """A request was given up before it ran: queue_full, deadline, cancelled, too_large."""
+        """A request was given up before it ran: queue_full, deadline, cancelled."""
         self._rejected.labels(plugin, reason).inc()
 
     def fallback(self, plugin: str, why: str, items: int) -> None:
