@@ -30,7 +30,7 @@ _umask_lock = threading.Lock()
 
 def socket_owner(_context: grpc.ServicerContext) -> str:
     """On a Unix socket of mode 0600 only its owner and root get this far."""
-    return f"unix socket of user {os.geteuid()}"
+    return f"owner of the socket (user {os.geteuid()})"
 
 
 class PluginAdmin(admin_pb2_grpc.PluginAdminServicer):

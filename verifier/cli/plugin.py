@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import getpass
 import json
-import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ __all__ = ["register"]
 
 DEFAULT_ADDRESS = "unix:/run/verifier/admin.sock"
 SHORT_DIGEST = 12
+PIPED_WIDTH = 240  # columns of a table that no terminal bounds
 
 app = typer.Typer(
     help="Manage the plugins of a running daemon, and make, check, pack, sign and lock plugins.", no_args_is_help=True
@@ -174,7 +174,7 @@ class _SaysWho(grpc.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]  # g
     """Adds who is asking, for the audit. The daemon records it as a claim beside what it knows itself."""
 
     def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
-        who = f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
+        who = f"{getpass.getuser()}@{socket.gethostname()}"
         metadata = [*(details.metadata or ()), ("verifier-actor", who.encode("ascii", "replace").decode())]
         return continuation(details._replace(metadata=metadata), request)
 
@@ -194,7 +194,10 @@ def _print(answer: Any, as_json: bool, headings: tuple[str, ...], rows: Iterable
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(markup=False, highlight=False).print(table)
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
+    console.print(table)
 
 
 def _state(number: int) -> str:
