@@ -21,7 +21,7 @@ from _toy import (
 from verifier.drivers import open_driver
 from verifier.drivers.fake import Fault, open_fake
 from verifier.errors import BackendError, PluginError
-from verifier.model import Batch, BatchResult
+from verifier.model import Batch, BatchResult, Code
 from verifier.workers import WorkerOptions
 from verifier.workers._instance import Instance
 from verifier.workers._layout import lay_out, write_parts
@@ -35,14 +35,14 @@ STALE = 0xFF  # what an earlier batch left in the slot: every bit valid and deci
 class Bench:
     """A pipeline with two slots and the toy loaded, in place of a child."""
 
-    def __init__(self, driver, manifest, image, **options) -> None:
-        self.options = WorkerOptions(slots=2, slot_bytes=1 << 20, **options)
+    def __init__(self, driver, manifest, image, slot_bytes=1 << 20, **options) -> None:
+        self.options = WorkerOptions(slots=2, slot_bytes=slot_bytes, **options)
         self.driver = driver
         self.plan = Plan(
             manifest.state,
             tuple(OperationPlan(o.stages, tuple(out.bytes for out in o.outputs)) for o in manifest.operations),
         )
-        self.slots = np.full((2, 1 << 20), STALE, np.uint8)
+        self.slots = np.full((2, slot_bytes), STALE, np.uint8)
         self.registered = driver.register(self.slots.reshape(-1))
         self.pipeline = Pipeline(driver, list(self.slots), self.options)
         self.instance = Instance(driver, self.plan, image)
@@ -89,7 +89,10 @@ def open_bench(manifest, build):
 
 @pytest.fixture
 def small_chunks(device_id, open_bench) -> Bench:
-    return open_bench(open_driver(device_id), chunk_rounds=1, chunk_least_bytes=0, unified_chunk_items=64)
+    """Chunks of 32 items, 64 where the device works in place: a full launch of a GPU has a million."""
+    return open_bench(
+        open_driver(device_id), chunk_rounds=1, chunk_least_bytes=0, chunk_most_bytes=1, unified_chunk_items=64
+    )
 
 
 def chunk_of(bench: Bench, operation: int) -> int:
@@ -109,6 +112,23 @@ def test_fixed_columns_around_chunk_boundaries(small_chunks):
         batch = fixed_batch(np.random.default_rng(items).integers(0, 256, (items, 3), np.uint8), constant=b"\x01")
         (result,) = small_chunks.run(VERIFY, batch)
         check_verify(batch, result)
+
+
+def test_full_launches_around_their_boundary(device_id, open_bench):
+    """Chunks that fill the device, as in service: the slot is sized from them."""
+    width, most = 3, 1 << 25
+    bench = open_bench(
+        open_driver(device_id), slot_bytes=most, chunk_rounds=1, chunk_least_bytes=0, unified_chunk_items=64
+    )
+    chunk = chunk_of(bench, VERIFY)
+    assert (chunk + 1) * (width + 2) < most
+    for items in (chunk - 1, chunk, chunk + 1, 2 * chunk + 33):
+        values = np.random.default_rng(items).integers(0, 256, (items, width), np.uint8)
+        (result,) = bench.run(VERIFY, fixed_batch(values))
+        right = values.sum(axis=1) % 2 == 0
+        assert np.unpackbits(result.decided, count=items, bitorder="little").all()
+        np.testing.assert_array_equal(np.unpackbits(result.valid, count=items, bitorder="little"), right)
+        np.testing.assert_array_equal(result.codes, np.where(right, Code.VALID, Code.INVALID))
 
 
 def test_variable_columns_around_chunk_boundaries(small_chunks):
