@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from node_adapter.client import VerifierClient
+from node_adapter.client import Algorithm, VerifierClient
 from node_adapter.errors import FormatError
 from node_adapter.formats import Signed, Unverifiable, verify_signed
 from node_adapter.formats.x509 import Certificate, Pair, candidates, load, question, tbs_digests
 from verifier.model import Code
 
-__all__ = ["CertificateOptions", "verify_certificates"]
+__all__ = ["CertificateOptions", "needed_plugins", "read_certificates", "verify_certificates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,32 @@ class CertificateOptions:
     everything: bool
 
 
+def read_certificates(files: Sequence[Path]) -> list[Certificate]:
+    """All certificates of the files, each once, however many files hold it. Raises FormatError naming the file."""
+    unique: dict[bytes, Certificate] = {}
+    for path in files:
+        try:
+            for certificate in load(path.read_bytes(), path.name):
+                unique.setdefault(certificate.der, certificate)
+        except FormatError as error:
+            raise FormatError(error.offset, f"{error.problem} ({path})") from None
+    return list(unique.values())
+
+
+def needed_plugins(certificates: Sequence[Certificate], options: CertificateOptions) -> tuple[str, ...]:
+    """The plugins that verify certificates with such keys."""
+    algorithms = {certificate.algorithm for certificate in certificates}
+    sm2 = ("sm2",) if options.za else ("sm2", "sm3")
+    return (
+        *(sm2 if Algorithm.SM2 in algorithms else ()),
+        *(("ecdsa",) if Algorithm.ECDSA_P256 in algorithms else ()),
+    )
+
+
 def verify_certificates(
-    client: VerifierClient, files: Sequence[Path], options: CertificateOptions, console: Console
+    client: VerifierClient, certificates: Sequence[Certificate], options: CertificateOptions, console: Console
 ) -> tuple[dict[str, Any], bool]:
     """Verifies the certificates against each other. Gives what was found, and whether each has an issuer."""
-    certificates = _read(files)
     pairs = candidates(certificates, everything=options.everything)
     digests = None if options.za else tbs_digests(client, certificates)
     questions = [
@@ -76,18 +97,6 @@ def verify_certificates(
         "devices": list(outcome.devices),
     }
     return found, not orphans
-
-
-def _read(files: Sequence[Path]) -> list[Certificate]:
-    """All certificates, each once, however many files hold it."""
-    unique: dict[bytes, Certificate] = {}
-    for path in files:
-        try:
-            for certificate in load(path.read_bytes(), path.name):
-                unique.setdefault(certificate.der, certificate)
-        except FormatError as error:
-            raise FormatError(error.offset, f"{error.problem} ({path})") from None
-    return list(unique.values())
 
 
 def _print(

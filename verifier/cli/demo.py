@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def demo(
-        blocks: Annotated[int, typer.Option(min=1, help="Blocks to build.")] = 20,
+        blocks: Annotated[int, typer.Option(min=1, help="Blocks to build.")] = 10,
         transactions: Annotated[int, typer.Option(min=1, help="Transactions in a block.")] = 100,
         validators: Annotated[int, typer.Option(min=4, help="Validators of the chain.")] = 4,
         faults: Annotated[float, typer.Option(min=0, max=1, help="Share of transactions that are spoilt.")] = 0.1,

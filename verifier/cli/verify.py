@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from node_adapter.client import VerifierClient
 from node_adapter.errors import AdapterError, FormatError
 from node_adapter.formats import bitcoin, ethereum, fabric
 from verifier.cli._blocks import verify_blocks
-from verifier.cli._certificates import CertificateOptions, verify_certificates
+from verifier.cli._certificates import CertificateOptions, needed_plugins, read_certificates, verify_certificates
 from verifier.cli._local import daemon_address
 from verifier.errors import VerifierError
 
@@ -40,17 +41,6 @@ class Za(enum.StrEnum):
 
     default = "default"
     none = "none"
-
-
-# The plugins that a daemon of our own must load for a format.
-_PLUGINS = {
-    Format.x509: ("sm2", "ecdsa", "sm3"),
-    Format.ethereum: ("ecdsa",),
-    Format.fabric: ("ecdsa",),
-    Format.bitcoin: ("ecdsa",),
-}
-
-Run = Callable[[VerifierClient], tuple[dict[str, Any], bool, FormatError | None]]
 
 
 def register(app: typer.Typer) -> None:
@@ -90,36 +80,41 @@ def register(app: typer.Typer) -> None:
             None if sm2_user_id is None else sm2_user_id.encode(), sm2_za is Za.default, all_pairs
         )
 
-        def run(client: VerifierClient) -> tuple[dict[str, Any], bool, FormatError | None]:
+        with _failures():
             if format_ is Format.x509:
-                return *verify_certificates(client, files, options, console), None
-            read: Any = {
-                Format.ethereum: partial(ethereum.records, chain_id=chain_id),
-                Format.fabric: fabric.records,
-                Format.bitcoin: partial(
-                    bitcoin.records, spent=bitcoin.read_spent(spent.read_text()) if spent else None
-                ),
-            }[format_]
-            return verify_blocks(client, files, read, console)
+                certificates = read_certificates(files)
+                with _client(address, needed_plugins(certificates, options)) as client:
+                    found, good = verify_certificates(client, certificates, options, console)
+                broken = None
+            else:
+                read: Any = {
+                    Format.ethereum: partial(ethereum.records, chain_id=chain_id),
+                    Format.fabric: fabric.records,
+                    Format.bitcoin: partial(
+                        bitcoin.records, spent=bitcoin.read_spent(spent.read_text()) if spent else None
+                    ),
+                }[format_]
+                with _client(address, ("ecdsa",)) as client:
+                    found, good, broken = verify_blocks(client, files, read, console)
+            if as_json:
+                typer.echo(json.dumps({"format": format_.value, "ok": good, **found}, indent=2, ensure_ascii=False))
+            if broken:
+                raise broken
+        raise typer.Exit(0 if good else EXIT_INVALID)
 
-        raise typer.Exit(_guarded(run, format_, address, as_json))
+
+@contextmanager
+def _client(address: str | None, plugins: tuple[str, ...]) -> Iterator[VerifierClient]:
+    with daemon_address(address, plugins) as target, VerifierClient(target, timeout_s=120) as client:
+        yield client
 
 
-def _guarded(run: Run, format_: Format, address: str | None, as_json: bool) -> int:
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turns what goes wrong into a message and the exit status."""
     try:
-        with daemon_address(address, _PLUGINS[format_]) as target, VerifierClient(target, timeout_s=120) as client:
-            found, good, broken = run(client)
+        yield
     except (AdapterError, VerifierError, OSError) as error:
-        _complain(error)
-        return EXIT_FAILED
-    if as_json:
-        typer.echo(json.dumps({"format": format_.value, "ok": good, **found}, indent=2, ensure_ascii=False))
-    if broken:
-        _complain(broken)
-        return EXIT_FAILED
-    return 0 if good else EXIT_INVALID
-
-
-def _complain(error: Exception) -> None:
-    what = "cannot be read" if isinstance(error, FormatError | OSError) else type(error).__name__
-    Console(stderr=True).print(f"[red]{what}[/red]: {error}", highlight=False, soft_wrap=True)
+        what = "cannot be read" if isinstance(error, FormatError | OSError) else type(error).__name__
+        Console(stderr=True).print(f"[red]{what}[/red]: {error}", highlight=False, soft_wrap=True)
+        raise typer.Exit(EXIT_FAILED) from None
