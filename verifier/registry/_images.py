@@ -73,21 +73,28 @@ def cached(source: PluginSource, target: str, cache: Path | None) -> Image | Non
 
 def build_apart(source: PluginSource, target: str, *, cache: Path | None, timeout_s: float) -> Image:
     """Builds in a child process of low priority, so that what serves is not slowed down and a compiler that crashes
-    or hangs takes nothing with it. Raises what build_image raises, and BuildError after `timeout_s`."""
+    or hangs takes nothing with it. The child and its compilers end with this process too. Raises what build_image
+    raises, and BuildError after `timeout_s`."""
     request = pickle.dumps((source.compiled, source.manifest.source, target, dict(source.manifest.defines), cache))
-    child = subprocess.Popen(
-        [sys.executable, "-m", "verifier.registry._build_child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    read_end, write_end = os.pipe()  # the child sees its end when this process is gone, however it went
     try:
-        answer, noise = child.communicate(request, timeout_s)
-    except subprocess.TimeoutExpired:
-        raise BuildError(f"{source.label} for {target}: the build took more than {timeout_s:g} s") from None
+        child = subprocess.Popen(
+            [sys.executable, "-m", "verifier.registry._build_child", str(read_end)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=(read_end,),
+        )
+        try:
+            answer, noise = child.communicate(request, timeout_s)
+        except subprocess.TimeoutExpired:
+            raise BuildError(f"{source.label} for {target}: the build took more than {timeout_s:g} s") from None
+        finally:
+            _end(child)
     finally:
-        _end(child)
+        os.close(read_end)
+        os.close(write_end)
     if child.returncode != 0:
         text = noise.decode("utf-8", "replace").strip()
         raise BuildError(f"{source.label} for {target}: the build ended with {_status(child.returncode)}: {text}")
