@@ -33,23 +33,17 @@ class DaemonProcess:
         *settings: str,
         devices: tuple[str, ...] = ("cpu",),
         faults: list[dict] | None = None,
+        cache: str | None = "cache",
     ) -> None:
         assignments = [
             'health.listen=["127.0.0.1:0"]',
             "metrics.listen=127.0.0.1:0",
             "plugins.trust=any",
-            f"plugins.cache_folder={folder / 'cache'}",
             *settings,
         ]
-        command = [
-            sys.executable,
-            "-c",
-            "from verifier.cli import serve, app; serve.register(app); app(['serve', *__import__('sys').argv[1:]])",
-            "--listen",
-            "127.0.0.1:0",
-            "--log-format",
-            "json",
-        ]
+        if cache is not None:
+            assignments.append(f"plugins.cache_folder={folder / cache}")
+        command = [sys.executable, "-m", "verifier", "serve", "--listen", "127.0.0.1:0", "--log-format", "json"]
         for device in devices:
             command += ["--device", device]
         for plugin in plugins:
