@@ -32,9 +32,9 @@ using FourTables = TableSource;
 
 DEVICE void fill_tables(FourTables& tables, const TableSource& source, u32, u32) { tables = source; }
 
+#endif
+
 template <u32 TABLE, u32 BYTE>
-DEVICE u32 look_up(const FourTables& tables, u32 x, u32) {
+DEVICE u32 look_up(const TableSource& tables, u32 x, u32) {
     return tables.word[TABLE][byte_of(x, BYTE)];
 }
-
-#endif

@@ -11,15 +11,12 @@ inputs. The result is not the smallest, only the smallest found.
 from __future__ import annotations
 
 import random
-import re
-import subprocess
 import sys
-import tempfile
 import time
 from itertools import product
 from pathlib import Path
 
-Netlist = list[tuple[str, tuple[str, ...], int]]  # (output, inputs, truth table: bit i is the value for input i)
+from netlist import SCRIPTS, Gates, Netlist, mapped, size, statements
 
 PI = bytes.fromhex(
     "fceedd11cf6e3116fbc4fada23c5044de977f0db932e99ba1736f1bb14cd5fc1f918655ae25cef21811c3c428b018e4f"
@@ -104,21 +101,25 @@ class Tower:
 
     @staticmethod
     def times4(a: int, b: int) -> int:
+        """Product in GF(2^2)."""
         a1, a0, b1, b0 = a >> 1, a & 1, b >> 1, b & 1
         e = (a1 ^ a0) & (b1 ^ b0)
         return ((a1 & b1) ^ e) << 1 | ((a0 & b0) ^ e)
 
     def times16(self, a: int, b: int) -> int:
+        """Product in GF(2^4)."""
         a1, a0, b1, b0 = a >> 2, a & 3, b >> 2, b & 3
         e = self.times4(self.times4(a1 ^ a0, b1 ^ b0), self.n)
         return (self.times4(a1, b1) ^ e) << 2 | (self.times4(a0, b0) ^ e)
 
     def times256(self, a: int, b: int) -> int:
+        """Product in GF(2^8)."""
         a1, a0, b1, b0 = a >> 4, a & 15, b >> 4, b & 15
         e = self.times16(self.times16(a1 ^ a0, b1 ^ b0), self.m)
         return (self.times16(a1, b1) ^ e) << 4 | (self.times16(a0, b0) ^ e)
 
     def is_field(self) -> bool:
+        """Whether every element but 0 has an inverse."""
         return all(any(self.times256(a, b) == 0xFF for b in range(256)) for a in range(1, 256))
 
     def isomorphisms(self, polynomial: int) -> list[list[int]]:
@@ -135,39 +136,6 @@ class Tower:
             if total == 0:
                 found.append(powers[:8])
         return found
-
-
-class Gates:
-    """A netlist that is being built."""
-
-    def __init__(self) -> None:
-        self.gates: Netlist = []
-
-    def add(self, table: int, *inputs: str) -> str:
-        self.gates.append((name := f"t{len(self.gates)}", inputs, table))
-        return name
-
-    def sums(self, inputs: list[str], targets: list[int], rng: random.Random) -> list[str]:
-        """Sums of inputs; target bit i means inputs[i]. Shares the most frequent pair first."""
-        names = list(inputs)
-        rows = [{i for i in range(len(inputs)) if t >> i & 1} for t in targets]
-        while True:
-            count: dict[tuple[int, int], int] = {}
-            for row in rows:
-                members = sorted(row)
-                for i, a in enumerate(members):
-                    for b in members[i + 1 :]:
-                        count[a, b] = count.get((a, b), 0) + 1
-            if not count:
-                break
-            most = max(count.values())
-            a, b = rng.choice([pair for pair, n in count.items() if n == most])
-            names.append(self.add(0b0110, names[a], names[b]))
-            for row in rows:
-                if a in row and b in row:
-                    row -= {a, b}
-                    row.add(len(names) - 1)
-        return [names[next(iter(row))] for row in rows]
 
 
 def forms(bits: list[int]) -> list[int]:
@@ -205,7 +173,10 @@ def inversion_netlist(name: str, rng: random.Random) -> Netlist:
     whole = tower.times16(tower.times16(whole, whole), tower.m)
     wanted = low + high + squared
     names = gates.sums(inputs, wanted, rng)
-    names = [gates.add(0b01, n) if f else n for n, f in zip(names, flips + [whole >> r & 1 for r in range(4)])]
+    names = [
+        gates.add(0b01, n) if f else n
+        for n, f in zip(names, [*flips, *(whole >> r & 1 for r in range(4))], strict=True)
+    ]
     low_names, high_names, square_names = names[:9], names[9:18], names[18:]
 
     # How the nine products of a GF(16) multiplication add up: rows of bits over the products.
@@ -224,15 +195,15 @@ def inversion_netlist(name: str, rng: random.Random) -> Netlist:
         return result
 
     rows16 = gather()
-    products = [gates.add(0b1000, x, y) for x, y in zip(low_names, high_names)]
-    d = gates.sums(
-        products + square_names, [row | 1 << (9 + r) for r, row in enumerate(rows16)], rng
-    )
+    products = [gates.add(0b1000, x, y) for x, y in zip(low_names, high_names, strict=True)]
+    d = gates.sums(products + square_names, [row | 1 << (9 + r) for r, row in enumerate(rows16)], rng)
     inverse16 = [next((y for y in range(16) if tower.times16(x, y) == 15), 0) for x in range(16)]
     e = [gates.add(sum((inverse16[x] >> r & 1) << x for x in range(16)), *d) for r in range(4)]
     e_forms = gates.sums(e, forms([1, 2, 4, 8]), rng)
-    last = [gates.add(0b1000, x, y) for x, y in zip(e_forms, low_names)]  # times g0: the coefficient of Y^16
-    last += [gates.add(0b1000, x, y) for x, y in zip(e_forms, high_names)]
+    last = [
+        gates.add(0b1000, x, y) for x, y in zip(e_forms, low_names, strict=True)
+    ]  # times g0: the coefficient of Y^16
+    last += [gates.add(0b1000, x, y) for x, y in zip(e_forms, high_names, strict=True)]
     outputs = [0] * 8
     for i in range(18):
         value = sum((rows16[r] >> (i % 9) & 1) << r for r in range(4)) << (4 if i < 9 else 0)
@@ -298,7 +269,7 @@ def kuznyechik_netlist(inverse: bool, rng: random.Random) -> Netlist:
         zero = gates.add(1, *right)
         with_zero = table(nu0, left)
         without = table(nu1, product_of(left, table(invert, right)))
-        left = [gates.add(0b11001010, a, b, zero) for a, b in zip(without, with_zero)]
+        left = [gates.add(0b11001010, a, b, zero) for a, b in zip(without, with_zero, strict=True)]
         right = table(sigma, product_of(right, table(phi, left)))
     else:
         # phi has no zero, so l gives r; then the branch on r is undone.
@@ -308,7 +279,7 @@ def kuznyechik_netlist(inverse: bool, rng: random.Random) -> Netlist:
         with_zero = table(unused(nu0), left)
         invert_inverse = [next((y for y in range(16) if times(invert[v], y) == 1), 0) for v in range(16)]
         without = product_of(table(unused(nu1), left), table(invert_inverse, right))
-        left = [gates.add(0b11001010, a, b, zero) for a, b in zip(without, with_zero)]
+        left = [gates.add(0b11001010, a, b, zero) for a, b in zip(without, with_zero, strict=True)]
     y = gates.sums(right + left, last, rng)
     for r in range(8):
         gates.gates.append((f"y{r}", (y[r],), 0b10))
@@ -327,75 +298,6 @@ def check(netlist: Netlist, box: list[int]) -> None:
             raise ValueError(f"S({x:02x}) is {got:02x}, not {box[x]:02x}")
 
 
-def to_blif(netlist: Netlist, inputs: int) -> str:
-    """The netlist as BLIF."""
-    lines = [".model sbox", ".inputs " + " ".join(f"x{i}" for i in range(inputs))]
-    lines.append(".outputs " + " ".join(f"y{i}" for i in range(8)))
-    for name, fan_in, table in netlist:
-        lines.append(".names " + " ".join(fan_in) + " " + name)
-        for i in range(1 << len(fan_in)):
-            if table >> i & 1:
-                lines.append("".join(str(i >> k & 1) for k in range(len(fan_in))) + " 1")
-    return "\n".join([*lines, ".end", ""])
-
-
-def from_blif(text: str, inputs: int) -> Netlist:
-    """BLIF as a netlist in an order in which every input comes before its use."""
-    text = text.replace("\\\n", " ")
-    found: dict[str, tuple[tuple[str, ...], int]] = {}
-    for block in re.split(r"^\.names ", text, flags=re.M)[1:]:
-        head, *rows = block.splitlines()
-        *fan_in, name = head.split()
-        table, on = 0, True
-        for row in rows:
-            if row.startswith(".") or not row.strip():
-                break
-            pattern, _, value = row.rpartition(" ")
-            on = value == "1"
-            for i in range(1 << len(fan_in)):
-                if all(c == "-" or int(c) == (i >> k & 1) for k, c in enumerate(pattern.strip())):
-                    table |= 1 << i
-        if not on:
-            table = ~table & (1 << (1 << len(fan_in))) - 1
-        found[name] = (tuple(fan_in), table)
-    order: Netlist = []
-    done = {f"x{i}" for i in range(inputs)}
-
-    def visit(name: str) -> None:
-        if name not in done:
-            for n in found[name][0]:
-                visit(n)
-            done.add(name)
-            order.append((name, *found[name]))
-
-    for i in range(8):
-        visit(f"y{i}")
-    return order
-
-
-def mapped(netlist: Netlist, script: str, inputs: int = 8) -> Netlist:
-    """The netlist through abc."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "in.blif"), Path(folder, "out.blif")
-        source.write_text(to_blif(netlist, inputs))
-        command = f"read_blif {source}; {script}; write_blif {target}"
-        subprocess.run(["berkeley-abc", "-q", command], check=True, capture_output=True, cwd=folder)
-        return from_blif(target.read_text(), inputs)
-
-
-SCRIPTS = (
-    "strash; dch; if -K 3 -a; mfs2 -a -e",
-    "strash; ifraig; dc2; dch -f; if -K 3 -a; mfs2 -a -e; strash; dch; if -K 3 -a; mfs2 -a -e",
-    "strash; if -K 3 -a; mfs2 -a -e -L 20; strash; dch -S 50; if -K 3 -a; mfs2 -a -e -L 20",
-    "strash; dch; if -K 6 -a; mfs2 -a -e; strash; dch; if -K 3 -a; mfs2 -a -e; strash; dch; if -K 3 -a; mfs2 -a -e",
-)
-
-
-def size(netlist: Netlist) -> int:
-    """Functions of two or three inputs, and inverters."""
-    return sum(1 for _, inputs, _ in netlist if inputs)
-
-
 def emit(name: str, netlist: Netlist) -> str:
     """The circuit as C++."""
     lines = [
@@ -406,15 +308,7 @@ def emit(name: str, netlist: Netlist) -> str:
         f"DEVICE void sbox_{name}(Word (&x)[8]) {{",
     ]
     names = {f"x{i}": f"x[{i}]" for i in range(8)}
-    for i, (gate, inputs, table) in enumerate(netlist):
-        full = table
-        for k in range(len(inputs), 3):
-            full |= full << (1 << k)
-        names[gate] = f"t{i}"
-        a, b, c = ([names[n] for n in inputs] + ["x[0]"] * 3)[:3]
-        # lut's index has its first argument as the highest bit
-        index = sum(((full >> ((j >> 2) | (j >> 1 & 1) << 1 | (j & 1) << 2)) & 1) << j for j in range(8))
-        lines.append(f"    const Word t{i} = lut<{index:#04x}>({a}, {b}, {c});")
+    lines += statements(netlist, names)
     lines += [f"    x[{i}] = {names[f'y{i}']};" for i in range(8)]
     return "\n".join([*lines, "}", ""])
 
@@ -424,7 +318,13 @@ def main() -> None:
     name, seconds = sys.argv[1], float(sys.argv[2])
     rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     kuznyechik = name.startswith("kuznyechik")
-    box = tables()[name][0] if not kuznyechik else list(PI) if name == "kuznyechik" else [PI.index(v) for v in range(256)]
+    box = (
+        tables()[name][0]
+        if not kuznyechik
+        else list(PI)
+        if name == "kuznyechik"
+        else [PI.index(v) for v in range(256)]
+    )
     best: Netlist | None = None
     end = time.monotonic() + seconds
     while time.monotonic() < end or best is None:
