@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifier.drivers import BatchStruct, open_driver
+from verifier.drivers import BatchStruct, _target, open_driver
 from verifier.drivers._target import host_target, runs_on_host, x86_64_level
 from verifier.drivers.build import build_image
 from verifier.errors import ConfigError, DeviceUnavailableError
@@ -150,6 +150,23 @@ def test_opening_and_closing_leaves_nothing_behind(probe):
     for _ in range(20):
         marks(probe, 3, 10_000)
     assert resources() == before
+
+
+def test_a_quota_of_the_control_group_bounds_the_threads(tmp_path, monkeypatch):
+    monkeypatch.setattr(_target, "_CPU_MAX", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    counts = []
+    for text in ("150000 100000", "50000 100000", "1600000 100000", "max 100000", ""):
+        (tmp_path / "cpu.max").write_text(text)
+        counts.append(_target.usable_threads())
+    assert counts == [2, 1, 8, 8, 8]
+
+
+def test_available_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(_target, "_MEMINFO", tmp_path / "meminfo")
+    assert _target.available_memory_bytes() > 0
+    (tmp_path / "meminfo").write_text("MemTotal:  9 kB\nMemFree:  1 kB\nMemAvailable:  5 kB\n")
+    assert _target.available_memory_bytes() == 5 * 1024
 
 
 def test_levels_of_x86_64():

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from verifier.errors import DeviceUnavailableError
 
-__all__ = ["CPU_TARGETS", "cpu_name", "host_target", "runs_on_host", "usable_threads", "x86_64_level"]
+__all__ = [
+    "CPU_TARGETS",
+    "available_memory_bytes",
+    "cpu_name",
+    "host_target",
+    "runs_on_host",
+    "usable_threads",
+    "x86_64_level",
+]
 
 # The levels of the x86-64 psABI, by the kernel's names for what each adds.
 _LEVELS = (
@@ -20,6 +28,8 @@ _LEVELS = (
 _X86_64 = tuple(name for name, _ in _LEVELS)
 CPU_TARGETS = (*_X86_64, "aarch64")
 _CPUINFO = Path("/proc/cpuinfo")
+_MEMINFO = Path("/proc/meminfo")
+_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
 
 def x86_64_level(flags: frozenset[str]) -> str | None:
@@ -63,8 +73,24 @@ def cpu_name() -> str:
 
 
 def usable_threads() -> int:
-    """CPUs that this process may run on."""
-    return len(os.sched_getaffinity(0))
+    """CPUs that this process may run on: its affinity, and its control group's quota rounded up."""
+    allowed = len(os.sched_getaffinity(0))
+    try:
+        quota, period = _CPU_MAX.read_text(encoding="ascii").split()
+        return max(1, min(allowed, -(-int(quota) // int(period))))
+    except (OSError, ValueError):  # no control group here, or one without a quota ("max")
+        return allowed
+
+
+def available_memory_bytes() -> int:
+    """Memory that the system can give without swapping."""
+    try:
+        for line in _MEMINFO.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
 
 
 @functools.cache

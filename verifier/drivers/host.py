@@ -21,7 +21,7 @@ from verifier.drivers._checks import Child, check_contiguous, check_digest, chec
 from verifier.drivers._driver import Buffer, DeviceInfo, Image
 from verifier.drivers._host_module import HostFunction, HostModule
 from verifier.drivers._host_stream import HostStream
-from verifier.drivers._target import cpu_name, host_target, runs_on_host, usable_threads
+from verifier.drivers._target import available_memory_bytes, cpu_name, host_target, runs_on_host, usable_threads
 from verifier.errors import BackendError, ConfigError, PluginError
 from verifier.model import Bytes
 
@@ -121,7 +121,7 @@ class HostDriver:
 
     def memory_free_bytes(self) -> int:
         """Memory that the system can give without swapping."""
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        return available_memory_bytes()
 
     def synchronize(self) -> None:
         """Waits for every stream. Raises BackendError with the first failure since the last call."""
