@@ -104,7 +104,7 @@ def settle(signed: Sequence[Signed], outcome: Outcome) -> list[Verdict]:
     return verdicts
 
 
-def verify_signed(client: VerifierClient, signed: Sequence[Signed], *, timeout_s: float = 120.0) -> Outcome:
+def verify_signed(client: VerifierClient, signed: Sequence[Signed]) -> Outcome:
     """Verifies signatures of any schemes through the daemon, one batch a scheme. Undecided ones stay code 0."""
     codes = np.zeros(len(signed), np.uint8)
     addresses: dict[int, bytes] = {}
@@ -121,7 +121,6 @@ def verify_signed(client: VerifierClient, signed: Sequence[Signed], *, timeout_s
                 inputs,
                 signatures,
                 address_hash=Hash.KECCAK256,
-                timeout_s=timeout_s,
                 priority=Priority.BULK,
                 allow_undecided=True,
             )
@@ -130,9 +129,7 @@ def verify_signed(client: VerifierClient, signed: Sequence[Signed], *, timeout_s
             result: Result = found
         else:
             keys = [signed[place].key for place in places]
-            result = client.verify(
-                scheme, inputs, signatures, keys, timeout_s=timeout_s, priority=Priority.BULK, allow_undecided=True
-            )
+            result = client.verify(scheme, inputs, signatures, keys, priority=Priority.BULK, allow_undecided=True)
         codes[places] = result.codes
         results.append(result)
     return Outcome(

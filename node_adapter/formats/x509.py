@@ -26,7 +26,17 @@ from node_adapter.errors import FormatError
 from node_adapter.formats._der import BIT_STRING, OBJECT_IDENTIFIER, SEQUENCE, Element, read
 from node_adapter.formats._signed import Signed, Unverifiable
 
-__all__ = ["Certificate", "Pair", "candidates", "load", "point_encoding", "question", "spki", "tbs_digests"]
+__all__ = [
+    "Certificate",
+    "Pair",
+    "candidates",
+    "load",
+    "name_text",
+    "point_encoding",
+    "question",
+    "spki",
+    "tbs_digests",
+]
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[ \t]*\r?\n(.*?)-----END CERTIFICATE-----", re.DOTALL)
 _BEGIN = b"-----BEGIN CERTIFICATE-----"
@@ -42,6 +52,11 @@ _SIGNATURES = {
     "1.2.840.10045.4.3.2": (Algorithm.ECDSA_P256, Hash.SHA256),
 }
 _POINTS = {65: KeyEncoding.SEC1_UNCOMPRESSED, 33: KeyEncoding.SEC1_COMPRESSED}
+
+
+def name_text(name: x509.Name) -> str:
+    """A name in words (RFC 4514)."""
+    return name.rfc4514_string({x509.NameOID.EMAIL_ADDRESS: "E"}) or "(no name)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +76,7 @@ class Certificate:
     @property
     def name(self) -> str:
         """The subject in words."""
-        return self.subject.rfc4514_string() or "(no name)"
+        return name_text(self.subject)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rich.table import Table
 from node_adapter.client import Algorithm, VerifierClient
 from node_adapter.errors import FormatError
 from node_adapter.formats import Signed, Unverifiable, verify_signed
-from node_adapter.formats.x509 import Certificate, Pair, candidates, load, question, tbs_digests
+from node_adapter.formats.x509 import Certificate, Pair, candidates, load, name_text, question, tbs_digests
 from verifier.model import Code
 
 __all__ = ["CertificateOptions", "needed_plugins", "read_certificates", "verify_certificates"]
@@ -81,7 +81,7 @@ def verify_certificates(
     )
     found = {
         "certificates": [
-            {"source": c.source, "subject": c.name, "issuer": c.issuer.rfc4514_string()} for c in certificates
+            {"source": c.source, "subject": c.name, "issuer": name_text(c.issuer)} for c in certificates
         ],
         "relations": [
             {

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from node_adapter.chain import Report, Simulation, make_pool
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
         address: Annotated[
             str | None, typer.Option(help="A daemon's host:port. Without it one is started for this run.")
         ] = None,
+        timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a batch may take.")] = 60.0,
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     ) -> None:
         """Run a simulated permissioned chain against a daemon.
@@ -57,7 +58,16 @@ def register(app: typer.Typer) -> None:
                 )
                 progress.update(bar, completed=blocks * transactions)
                 with daemon_address(address, ("sm2",)) as target:
-                    report = _run(target, pool, progress, seed, validators, transactions)
+                    simulation = Simulation(
+                        target,
+                        pool,
+                        seed=seed,
+                        validators=validators,
+                        block_transactions=transactions,
+                        timeout_s=timeout,
+                    )
+                    bar = progress.add_task(f"{validators} validators build blocks", total=len(pool.entries))
+                    report = simulation.run(lambda committed: progress.advance(bar, committed))
         except (AdapterError, VerifierError) as error:
             errors.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
             raise typer.Exit(EXIT_FAILED) from None
@@ -68,12 +78,6 @@ def register(app: typer.Typer) -> None:
         for mismatch in report.mismatches[:20]:
             errors.print(f"[red]mismatch[/red]: {mismatch}", highlight=False, soft_wrap=True)
         raise typer.Exit(0 if report.ok else EXIT_MISMATCH)
-
-
-def _run(target: str, pool: Any, progress: Progress, seed: int, validators: int, transactions: int) -> Report:
-    simulation = Simulation(target, pool, seed=seed, validators=validators, block_transactions=transactions)
-    bar: TaskID = progress.add_task(f"{validators} validators build blocks", total=len(pool.entries))
-    return simulation.run(lambda committed: progress.advance(bar, committed))
 
 
 @contextmanager

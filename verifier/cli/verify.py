@@ -65,6 +65,7 @@ def register(app: typer.Typer) -> None:
         spent: Annotated[
             Path | None, typer.Option(help='bitcoin: outputs that are spent, lines of "txid:index amount script".')
         ] = None,
+        timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a batch may take.")] = 120.0,
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     ) -> None:
         """Verify the signatures in files of real systems, through a daemon.
@@ -83,7 +84,7 @@ def register(app: typer.Typer) -> None:
         with _failures():
             if format_ is Format.x509:
                 certificates = read_certificates(files)
-                with _client(address, needed_plugins(certificates, options)) as client:
+                with _client(address, needed_plugins(certificates, options), timeout) as client:
                     found, good = verify_certificates(client, certificates, options, console)
                 broken = None
             else:
@@ -94,7 +95,7 @@ def register(app: typer.Typer) -> None:
                         bitcoin.records, spent=bitcoin.read_spent(spent.read_text()) if spent else None
                     ),
                 }[format_]
-                with _client(address, ("ecdsa",)) as client:
+                with _client(address, ("ecdsa",), timeout) as client:
                     found, good, broken = verify_blocks(client, files, read, console)
             if as_json:
                 typer.echo(json.dumps({"format": format_.value, "ok": good, **found}, indent=2, ensure_ascii=False))
@@ -104,8 +105,8 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _client(address: str | None, plugins: tuple[str, ...]) -> Iterator[VerifierClient]:
-    with daemon_address(address, plugins) as target, VerifierClient(target, timeout_s=120) as client:
+def _client(address: str | None, plugins: tuple[str, ...], timeout_s: float) -> Iterator[VerifierClient]:
+    with daemon_address(address, plugins) as target, VerifierClient(target, timeout_s=timeout_s) as client:
         yield client
 
 
