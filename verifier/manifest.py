@@ -6,6 +6,7 @@ misspelt setting is never silently ignored.
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -107,6 +108,7 @@ class Manifest(_Strict):
         return f"{self.name}@{self.version}"
 
 
+@functools.lru_cache(maxsize=64)  # reloads of one plugin share its manifest
 def parse_manifest(text: str, where: str) -> Manifest:
     """Reads a manifest. `where` names it in errors. Raises ManifestError naming the key and the line."""
     if len(text) > MAX_MANIFEST_BYTES:

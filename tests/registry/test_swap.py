@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import re
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from verifier.errors import (
 )
 from verifier.model import Batch, BatchResult, Code, Column
 from verifier.registry import Registry, State, load_all
+from verifier.registry import _book as book_module
 
 WAIT_S = 60
 
@@ -448,3 +451,24 @@ def test_two_hundred_reloads_leave_everything_flat(registry, fleet, make, wait_f
     assert late[1] <= early[1] + 2
     assert late[2] <= early[2] + 4  # the pool of jobs grows to its limit
     assert served_by(registry) == registry.index()[-1].label
+
+
+def test_a_reload_keeps_next_to_nothing_in_python(registry, fleet, make, monkeypatch, wait_for):
+    """A leaked source, image or set of known answers would be tens of kB a reload."""
+    monkeypatch.setattr(book_module, "MAX_GONE", 3)
+    registry.load(make("p"))
+
+    def traced(reloads: int) -> int:
+        for _ in range(reloads):
+            registry.reload("parity")
+        wait_for(lambda: all(len(worker.instances) == 2 for worker in fleet.workers), "old instances are freed")
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = traced(10)
+        after = traced(40)
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / 40 < 6000, f"{before} bytes, then {after} after 40 reloads"

@@ -93,7 +93,9 @@ class Retirement:
             with contextlib.suppress(BackendError):
                 worker.unload(instance.id)
         with self._book.lock:
-            instance.workers, instance.images, instance.answers = (), {}, ()
+            # It stays in the index; what is large of it does not.
+            instance.workers, instance.images, instance.infos = (), {}, {}
+            instance.answers, instance.parameters = (), ()
             if instance.state is not State.FAILED:
                 self._book.set(instance, State.UNLOADED)
             instance.gone.set()

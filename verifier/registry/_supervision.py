@@ -58,14 +58,15 @@ class Supervision:
                     self._book.tell(instance)
 
     def _faulted(self, worker: WorkerLike, instance_ids: Sequence[int], error: Exception) -> None:
-        """Only the likeliest culprit is counted: its neighbours were on the device by chance."""
-        for instance_id in instance_ids[:1]:
+        """A fault counts against an instance only where no other may have done it. Where several may, the scheduler
+        runs their batches again one at a time, and the next fault tells."""
+        for instance_id in instance_ids:
             instance = self._book.get(instance_id)
             if instance is None:
                 continue
             if instance.state not in SERVING:
                 worker.unload(instance_id)  # its load has failed; the new process must not meet it again
-            elif self._faults.count((instance_id, worker.device.id)):
+            elif len(instance_ids) == 1 and self._faults.count((instance_id, worker.device.id)):
                 self._quarantine(instance, worker, str(error))
 
     def _restore(self, worker: WorkerLike, instances: Sequence[Instance] | None) -> None:
