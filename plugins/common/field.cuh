@@ -80,7 +80,7 @@ struct Exact {
         NO_UNROLL for (u32 i = 0; i < 64; i++) {
             if (i) NO_UNROLL for (u32 j = 0; j < 4; j++) r = sqr(r);
             r = mul(r, power[exponent.w[7] >> 28]);
-            UNROLL for (u32 k = 7; k > 0; k--) exponent.w[k] = exponent.w[k] << 4 | exponent.w[k - 1] >> 28;
+            LIMBS for (u32 k = 7; k > 0; k--) exponent.w[k] = exponent.w[k] << 4 | exponent.w[k - 1] >> 28;
             exponent.w[0] <<= 4;
         }
         return r;
@@ -98,7 +98,7 @@ struct Exact {
         static_assert((F::Prime::p().w[0] & 3) == 3, "the root needs p = 3 mod 4");
         Words exponent;
         ::add(exponent, F::Prime::p(), small_words(1));
-        UNROLL for (u32 i = 0; i < 8; i++) exponent.w[i] = exponent.w[i] >> 2 | (i < 7 ? exponent.w[i + 1] << 30 : 0);
+        LIMBS for (u32 i = 0; i < 8; i++) exponent.w[i] = exponent.w[i] >> 2 | (i < 7 ? exponent.w[i + 1] << 30 : 0);
         root = pow(a, exponent);
         return equal(sqr(root), a);
     }

@@ -16,15 +16,15 @@ struct HostField {
         typedef unsigned __int128 u128;
         u64 t[8];
         u128 sum = 0;
-        UNROLL for (u32 j = 0; j < 4; j++) {
+        LIMBS for (u32 j = 0; j < 4; j++) {
             sum += (u128)a.v[0] * b.v[j];
             t[j] = (u64)sum;
             sum >>= 64;
         }
         t[4] = (u64)sum;
-        UNROLL for (u32 i = 1; i < 4; i++) {
+        LIMBS for (u32 i = 1; i < 4; i++) {
             sum = 0;
-            UNROLL for (u32 j = 0; j < 4; j++) {
+            LIMBS for (u32 j = 0; j < 4; j++) {
                 sum += (u128)a.v[i] * b.v[j] + t[i + j];
                 t[i + j] = (u64)sum;
                 sum >>= 64;
@@ -52,10 +52,10 @@ struct HostField {
         t[5] = (u64)sum;
         t[6] = (u64)(sum >> 64);
         t[7] = t[6] >> 63;
-        UNROLL for (u32 i = 6; i > 1; i--) t[i] = t[i] << 1 | t[i - 1] >> 63;
+        LIMBS for (u32 i = 6; i > 1; i--) t[i] = t[i] << 1 | t[i - 1] >> 63;
         t[1] <<= 1;
         u64 carry = 0;
-        UNROLL for (u32 i = 0; i < 4; i++) {
+        LIMBS for (u32 i = 0; i < 4; i++) {
             const u128 square = (u128)a.v[i] * a.v[i];
             t[2 * i] = i ? add_carry(t[2 * i], (u64)square, carry) : (u64)square;
             t[2 * i + 1] = add_carry(t[2 * i + 1], (u64)(square >> 64), carry);
@@ -66,16 +66,16 @@ struct HostField {
     DEVICE Element add(const Element& a, const Element& b) {
         Element sum;
         u64 carry = 0;
-        UNROLL for (u32 i = 0; i < 4; i++) sum.v[i] = add_carry(a.v[i], b.v[i], carry);
+        LIMBS for (u32 i = 0; i < 4; i++) sum.v[i] = add_carry(a.v[i], b.v[i], carry);
         return settle(sum, carry);
     }
 
     DEVICE Element sub(const Element& a, const Element& b) {
         Element r;
         u64 borrow = 0, carry = 0;
-        UNROLL for (u32 i = 0; i < 4; i++) r.v[i] = subtract_borrow(a.v[i], b.v[i], borrow);
+        LIMBS for (u32 i = 0; i < 4; i++) r.v[i] = subtract_borrow(a.v[i], b.v[i], borrow);
         const u64 mask = 0 - borrow;
-        UNROLL for (u32 i = 0; i < 4; i++) r.v[i] = add_carry(r.v[i], prime(i) & mask, carry);
+        LIMBS for (u32 i = 0; i < 4; i++) r.v[i] = add_carry(r.v[i], prime(i) & mask, carry);
         return r;
     }
 
@@ -84,15 +84,15 @@ struct HostField {
         const u64 mask = 0 - (a.v[0] & 1);
         Element r;
         u64 carry = 0;
-        UNROLL for (u32 i = 0; i < 4; i++) r.v[i] = add_carry(a.v[i], prime(i) & mask, carry);
-        UNROLL for (u32 i = 0; i < 4; i++) r.v[i] = r.v[i] >> 1 | (i < 3 ? r.v[i + 1] : carry) << 63;
+        LIMBS for (u32 i = 0; i < 4; i++) r.v[i] = add_carry(a.v[i], prime(i) & mask, carry);
+        LIMBS for (u32 i = 0; i < 4; i++) r.v[i] = r.v[i] >> 1 | (i < 3 ? r.v[i + 1] : carry) << 63;
         return r;
     }
     DEVICE Element negate_if(const Element& a, u32 mask) {
         const Element negative = sub(zero(), a);
         const u64 wide = 0 - (u64)(mask & 1);
         Element r;
-        UNROLL for (u32 i = 0; i < 4; i++) r.v[i] = (negative.v[i] & wide) | (a.v[i] & ~wide);
+        LIMBS for (u32 i = 0; i < 4; i++) r.v[i] = (negative.v[i] & wide) | (a.v[i] & ~wide);
         return r;
     }
     DEVICE bool is_zero(const Element& a) { return (a.v[0] | a.v[1] | a.v[2] | a.v[3]) == 0; }
@@ -121,7 +121,7 @@ struct HostField {
     DEVICE constexpr Element from_plain(const Words& a) { return {{limb(a, 0), limb(a, 1), limb(a, 2), limb(a, 3)}}; }
     DEVICE Words to_plain(const Element& a) {
         Words r;
-        UNROLL for (u32 i = 0; i < 4; i++) r.w[2 * i] = (u32)a.v[i], r.w[2 * i + 1] = (u32)(a.v[i] >> 32);
+        LIMBS for (u32 i = 0; i < 4; i++) r.w[2 * i] = (u32)a.v[i], r.w[2 * i + 1] = (u32)(a.v[i] >> 32);
         return r;
     }
     DEVICE Element from_words(const Words& a, Flags&) {
@@ -151,9 +151,9 @@ private:
     DEVICE Element settle(const Element& a, u64 carry) {
         Element r;
         u64 borrow = 0;
-        UNROLL for (u32 i = 0; i < 4; i++) r.v[i] = subtract_borrow(a.v[i], prime(i), borrow);
+        LIMBS for (u32 i = 0; i < 4; i++) r.v[i] = subtract_borrow(a.v[i], prime(i), borrow);
         const u64 mask = carry - borrow;  // all ones where a < p and no carry; a carry always meets a borrow
-        UNROLL for (u32 i = 0; i < 4; i++) r.v[i] = (a.v[i] & mask) | (r.v[i] & ~mask);
+        LIMBS for (u32 i = 0; i < 4; i++) r.v[i] = (a.v[i] & mask) | (r.v[i] & ~mask);
         return r;
     }
 };

@@ -12,10 +12,14 @@ struct Flags {
 
 #if !TARGET_GPU
 
-// a + b + carry and a - b - borrow; both are 0 or 1.
+// a + b + carry and a - b - borrow; both are 0 or 1. Compilers differ in what they recognise as a carry chain.
 DEVICE u64 add_carry(u64 a, u64 b, u64& carry) {
 #if defined(__clang__)
     return __builtin_addcll(a, b, carry, &carry);
+#elif defined(__x86_64__)
+    unsigned long long sum;
+    carry = __builtin_ia32_addcarryx_u64((unsigned char)carry, a, b, &sum);
+    return sum;
 #else
     const unsigned __int128 sum = (unsigned __int128)a + b + carry;
     carry = (u64)(sum >> 64);
@@ -26,6 +30,10 @@ DEVICE u64 add_carry(u64 a, u64 b, u64& carry) {
 DEVICE u64 subtract_borrow(u64 a, u64 b, u64& borrow) {
 #if defined(__clang__)
     return __builtin_subcll(a, b, borrow, &borrow);
+#elif defined(__x86_64__)
+    unsigned long long difference;
+    borrow = __builtin_ia32_sbb_u64((unsigned char)borrow, a, b, &difference);
+    return difference;
 #else
     const unsigned __int128 difference = (unsigned __int128)a - b - borrow;
     borrow = (u64)(difference >> 64) & 1;
@@ -36,7 +44,7 @@ DEVICE u64 subtract_borrow(u64 a, u64 b, u64& borrow) {
 // r = a + the upper half of t; returns the carry.
 DEVICE u64 add_upper(u64 (&r)[4], const u64 (&a)[4], const u64 (&t)[8]) {
     u64 carry = 0;
-    UNROLL for (u32 i = 0; i < 4; i++) r[i] = add_carry(a[i], t[4 + i], carry);
+    LIMBS for (u32 i = 0; i < 4; i++) r[i] = add_carry(a[i], t[4 + i], carry);
     return carry;
 }
 
@@ -66,7 +74,7 @@ struct Sm2Prime {
     // (t + m p) / 2^64 = t / 2^64 + m (2^192 - 2^160 - 2^32 + 1) without the limb that vanishes.
     DEVICE u64 reduce(u64 (&r)[4], const u64 (&t)[8]) {
         u64 a[4] = {t[0], t[1], t[2], t[3]};
-        UNROLL for (u32 i = 0; i < 4; i++) {
+        LIMBS for (u32 i = 0; i < 4; i++) {
             const u64 m = a[0], low = m << 32, high = m >> 32;
             u64 borrow = 0, carry = 0;
             const u64 d0 = subtract_borrow(m, low, borrow), d1 = subtract_borrow(0, high, borrow);
@@ -103,7 +111,7 @@ struct P256Prime {
     // (t + m p) / 2^64 = t / 2^64 + m (2^192 - 2^160 + 2^128 + 2^32) without the limb that vanishes.
     DEVICE u64 reduce(u64 (&r)[4], const u64 (&t)[8]) {
         u64 a[4] = {t[0], t[1], t[2], t[3]};
-        UNROLL for (u32 i = 0; i < 4; i++) {
+        LIMBS for (u32 i = 0; i < 4; i++) {
             const u64 m = a[0], low = m << 32, high = m >> 32;
             u64 borrow = 0, carry = 0;
             const u64 d2 = subtract_borrow(m, low, borrow), d3 = m - high - borrow;
@@ -131,7 +139,7 @@ struct Secp256k1Prime {
     DEVICE u64 reduce(u64 (&r)[4], const u64 (&t)[8]) {
         constexpr u64 DELTA = 0x1000003d1;
         unsigned __int128 sum = 0;
-        UNROLL for (u32 i = 0; i < 4; i++) {
+        LIMBS for (u32 i = 0; i < 4; i++) {
             sum += (unsigned __int128)t[4 + i] * DELTA + t[i];
             r[i] = (u64)sum;
             sum >>= 64;

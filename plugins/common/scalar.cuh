@@ -14,9 +14,9 @@ struct Scalar {
 #if TARGET_GPU
         constexpr u32 inverse = (u32)M::NEGATIVE_INVERSE;
         u32 t[9] = {};
-        UNROLL for (u32 i = 0; i < 8; i++) {
+        LIMBS for (u32 i = 0; i < 8; i++) {
             u64 carry = 0;
-            UNROLL for (u32 j = 0; j < 8; j++) {
+            LIMBS for (u32 j = 0; j < 8; j++) {
                 carry += (u64)a.w[j] * b.w[i] + t[j];
                 t[j] = (u32)carry;
                 carry >>= 32;
@@ -25,7 +25,7 @@ struct Scalar {
             const u32 low = (u32)carry, high = (u32)(carry >> 32);
             const u32 q = t[0] * inverse;
             carry = ((u64)q * m.w[0] + t[0]) >> 32;
-            UNROLL for (u32 j = 1; j < 8; j++) {
+            LIMBS for (u32 j = 1; j < 8; j++) {
                 carry += (u64)q * m.w[j] + t[j];
                 t[j - 1] = (u32)carry;
                 carry >>= 32;
@@ -34,15 +34,15 @@ struct Scalar {
             t[7] = (u32)carry;
             t[8] = high + (u32)(carry >> 32);
         }
-        UNROLL for (u32 i = 0; i < 8; i++) r.w[i] = t[i];
+        LIMBS for (u32 i = 0; i < 8; i++) r.w[i] = t[i];
         const u32 above = t[8];
 #else
         typedef unsigned __int128 u128;
         u64 t[5] = {};
-        UNROLL for (u32 i = 0; i < 4; i++) {
+        LIMBS for (u32 i = 0; i < 4; i++) {
             const u64 digit = limb(b, i);
             u128 carry = 0;
-            UNROLL for (u32 j = 0; j < 4; j++) {
+            LIMBS for (u32 j = 0; j < 4; j++) {
                 carry += (u128)limb(a, j) * digit + t[j];
                 t[j] = (u64)carry;
                 carry >>= 64;
@@ -51,7 +51,7 @@ struct Scalar {
             const u64 low = (u64)carry, high = (u64)(carry >> 64);
             const u64 q = t[0] * M::NEGATIVE_INVERSE;
             carry = ((u128)q * limb(m, 0) + t[0]) >> 64;
-            UNROLL for (u32 j = 1; j < 4; j++) {
+            LIMBS for (u32 j = 1; j < 4; j++) {
                 carry += (u128)q * limb(m, j) + t[j];
                 t[j - 1] = (u64)carry;
                 carry >>= 64;
@@ -60,7 +60,7 @@ struct Scalar {
             t[3] = (u64)carry;
             t[4] = high + (u64)(carry >> 64);
         }
-        UNROLL for (u32 i = 0; i < 4; i++) r.w[2 * i] = (u32)t[i], r.w[2 * i + 1] = (u32)(t[i] >> 32);
+        LIMBS for (u32 i = 0; i < 4; i++) r.w[2 * i] = (u32)t[i], r.w[2 * i + 1] = (u32)(t[i] >> 32);
         const u32 above = (u32)t[4];
 #endif
         const u32 borrow = subtract(reduced, r, m);
@@ -91,7 +91,7 @@ struct Scalar {
         NO_UNROLL for (u32 i = 0; i < 64; i++) {
             if (i) NO_UNROLL for (u32 j = 0; j < 4; j++) r = multiply(r, r);
             r = multiply(r, power[exponent.w[7] >> 28]);
-            UNROLL for (u32 k = 7; k > 0; k--) exponent.w[k] = exponent.w[k] << 4 | exponent.w[k - 1] >> 28;
+            LIMBS for (u32 k = 7; k > 0; k--) exponent.w[k] = exponent.w[k] << 4 | exponent.w[k - 1] >> 28;
             exponent.w[0] <<= 4;
         }
         return r;

@@ -3,6 +3,13 @@
 #pragma once
 #include "bytes.cuh"
 
+// A loop over limbs, whose carries must stay in flags: unrolled before anything else is done to it, on every compiler.
+#if TARGET_GPU || defined(__clang__)
+#define LIMBS _Pragma("unroll")
+#else
+#define LIMBS _Pragma("GCC unroll 8")
+#endif
+
 struct Words {
     u32 w[8];
 };
@@ -10,7 +17,7 @@ struct Words {
 // r = a + b; returns the carry.
 DEVICE u32 add(Words& r, const Words& a, const Words& b) {
     u64 carry = 0;
-    UNROLL for (u32 i = 0; i < 8; i++) {
+    LIMBS for (u32 i = 0; i < 8; i++) {
         carry += (u64)a.w[i] + b.w[i];
         r.w[i] = (u32)carry;
         carry >>= 32;
@@ -21,7 +28,7 @@ DEVICE u32 add(Words& r, const Words& a, const Words& b) {
 // r = a - b; returns the borrow.
 DEVICE u32 subtract(Words& r, const Words& a, const Words& b) {
     u64 borrow = 0;
-    UNROLL for (u32 i = 0; i < 8; i++) {
+    LIMBS for (u32 i = 0; i < 8; i++) {
         const u64 difference = (u64)a.w[i] - b.w[i] - borrow;
         r.w[i] = (u32)difference;
         borrow = difference >> 63;
@@ -36,20 +43,20 @@ DEVICE bool less(const Words& a, const Words& b) {
 
 DEVICE bool is_zero(const Words& a) {
     u32 any = 0;
-    UNROLL for (u32 i = 0; i < 8; i++) any |= a.w[i];
+    LIMBS for (u32 i = 0; i < 8; i++) any |= a.w[i];
     return any == 0;
 }
 
 DEVICE bool equal(const Words& a, const Words& b) {
     u32 any = 0;
-    UNROLL for (u32 i = 0; i < 8; i++) any |= a.w[i] ^ b.w[i];
+    LIMBS for (u32 i = 0; i < 8; i++) any |= a.w[i] ^ b.w[i];
     return any == 0;
 }
 
 // yes ? a : b, without a branch.
 DEVICE Words select(bool yes, const Words& a, const Words& b) {
     Words r;
-    UNROLL for (u32 i = 0; i < 8; i++) r.w[i] = yes ? a.w[i] : b.w[i];
+    LIMBS for (u32 i = 0; i < 8; i++) r.w[i] = yes ? a.w[i] : b.w[i];
     return r;
 }
 
