@@ -1,6 +1,7 @@
 // AES (FIPS 197): 128-bit blocks, keys of 128, 192 and 256 bits.
 #include "aes.cuh"
 #include "aes_cpu.cuh"
+#include "ghash.cuh"
 #include "modes.cuh"
 
 PLUGIN_INFO(0, 0, 0)
@@ -19,3 +20,14 @@ AES_STAGE(aes_ecb_encrypt, ECB_ENCRYPT)
 AES_STAGE(aes_ecb_decrypt, ECB_DECRYPT)
 AES_STAGE(aes_ctr, CTR)
 AES_STAGE(aes_cbc_decrypt, CBC_DECRYPT)
+
+EACH_STAGE(aes_encrypt_each, Aes, Each<Aes, false>)
+EACH_STAGE(aes_decrypt_each, Aes, Each<Aes, true>)
+
+EACH_STAGE(aes_gcm_encrypt_each, Aes, EachGcm<Aes, false>)
+EACH_STAGE(aes_gcm_decrypt_each, Aes, EachGcm<Aes, true>)
+EACH_STAGE(aes_gcm_tag, Aes, GcmTag<Aes>)
+
+GHASH_STAGE(aes_ghash_output, Aes, GHASH_OUTPUT, 512)
+GHASH_STAGE(aes_ghash_input, Aes, GHASH_INPUT, 512)
+GHASH_STAGE(aes_ghash_fold, Aes, GHASH_FOLD, 512)

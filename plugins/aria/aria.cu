@@ -1,6 +1,7 @@
 // ARIA (RFC 5794): 128-bit blocks, keys of 128, 192 and 256 bits.
 #include "aria.cuh"
 #include "aria_sliced.cuh"
+#include "ghash.cuh"
 #include "modes.cuh"
 
 PLUGIN_INFO(0, 0, 0)
@@ -29,3 +30,14 @@ ARIA_STAGE(aria_ecb_encrypt, ECB_ENCRYPT)
 ARIA_STAGE(aria_ecb_decrypt, ECB_DECRYPT)
 ARIA_STAGE(aria_ctr, CTR)
 ARIA_STAGE(aria_cbc_decrypt, CBC_DECRYPT)
+
+EACH_STAGE(aria_encrypt_each, Aria, Each<Aria, false>)
+EACH_STAGE(aria_decrypt_each, Aria, Each<Aria, true>)
+
+EACH_STAGE(aria_gcm_encrypt_each, Aria, EachGcm<Aria, false>)
+EACH_STAGE(aria_gcm_decrypt_each, Aria, EachGcm<Aria, true>)
+EACH_STAGE(aria_gcm_tag, Aria, GcmTag<Aria>)
+
+GHASH_STAGE(aria_ghash_output, Aria, GHASH_OUTPUT, 512)
+GHASH_STAGE(aria_ghash_input, Aria, GHASH_INPUT, 512)
+GHASH_STAGE(aria_ghash_fold, Aria, GHASH_FOLD, 512)

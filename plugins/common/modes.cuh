@@ -25,4 +25,4 @@ DEVICE Code bulk_problem(const Batch& batch, u32 block_bytes, bool chained) {
 #else
 #include "modes_cpu.cuh"
 #endif
-
+#include "modes_each.cuh"

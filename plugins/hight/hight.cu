@@ -28,3 +28,6 @@ HIGHT_STAGE(hight_ecb_encrypt, ECB_ENCRYPT)
 HIGHT_STAGE(hight_ecb_decrypt, ECB_DECRYPT)
 HIGHT_STAGE(hight_ctr, CTR)
 HIGHT_STAGE(hight_cbc_decrypt, CBC_DECRYPT)
+
+EACH_STAGE(hight_encrypt_each, Hight, Each<Hight, false>)
+EACH_STAGE(hight_decrypt_each, Hight, Each<Hight, true>)

@@ -1,6 +1,7 @@
 // Kuznyechik (GOST R 34.12-2015, RFC 7801): 128-bit blocks, 256-bit keys.
 #include "kuznyechik.cuh"
 #include "kuznyechik_sliced.cuh"
+#include "ghash.cuh"
 #include "modes.cuh"
 
 PLUGIN_INFO(sizeof(KuznyechikState), 0, 0)
@@ -31,3 +32,14 @@ KUZNYECHIK_STAGE(kuznyechik_ecb_encrypt, ECB_ENCRYPT)
 KUZNYECHIK_STAGE(kuznyechik_ecb_decrypt, ECB_DECRYPT)
 KUZNYECHIK_STAGE(kuznyechik_ctr, CTR)
 KUZNYECHIK_STAGE(kuznyechik_cbc_decrypt, CBC_DECRYPT)
+
+EACH_STAGE(kuznyechik_encrypt_each, Kuznyechik, Each<Kuznyechik, false>)
+EACH_STAGE(kuznyechik_decrypt_each, Kuznyechik, Each<Kuznyechik, true>)
+
+EACH_STAGE(kuznyechik_gcm_encrypt_each, Kuznyechik, EachGcm<Kuznyechik, false>)
+EACH_STAGE(kuznyechik_gcm_decrypt_each, Kuznyechik, EachGcm<Kuznyechik, true>)
+EACH_STAGE(kuznyechik_gcm_tag, Kuznyechik, GcmTag<Kuznyechik>)
+
+GHASH_STAGE(kuznyechik_ghash_output, Kuznyechik, GHASH_OUTPUT, 512)
+GHASH_STAGE(kuznyechik_ghash_input, Kuznyechik, GHASH_INPUT, 512)
+GHASH_STAGE(kuznyechik_ghash_fold, Kuznyechik, GHASH_FOLD, 512)

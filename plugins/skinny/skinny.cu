@@ -32,3 +32,9 @@ SKINNY_STAGE(skinny128_ecb_encrypt, 128, ECB_ENCRYPT)
 SKINNY_STAGE(skinny128_ecb_decrypt, 128, ECB_DECRYPT)
 SKINNY_STAGE(skinny128_ctr, 128, CTR)
 SKINNY_STAGE(skinny128_cbc_decrypt, 128, CBC_DECRYPT)
+
+EACH_STAGE(skinny64_encrypt_each, Skinny<4>, Each<Skinny<4>, false>)
+EACH_STAGE(skinny64_decrypt_each, Skinny<4>, Each<Skinny<4>, true>)
+
+EACH_STAGE(skinny128_encrypt_each, Skinny<8>, Each<Skinny<8>, false>)
+EACH_STAGE(skinny128_decrypt_each, Skinny<8>, Each<Skinny<8>, true>)

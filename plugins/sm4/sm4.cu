@@ -1,4 +1,5 @@
 // SM4 (GB/T 32907-2016): 128-bit blocks, 128-bit keys.
+#include "ghash.cuh"
 #include "modes.cuh"
 #include "sm4.cuh"
 #include "sm4_sliced.cuh"
@@ -29,3 +30,14 @@ SM4_STAGE(sm4_ecb_encrypt, ECB_ENCRYPT)
 SM4_STAGE(sm4_ecb_decrypt, ECB_DECRYPT)
 SM4_STAGE(sm4_ctr, CTR)
 SM4_STAGE(sm4_cbc_decrypt, CBC_DECRYPT)
+
+EACH_STAGE(sm4_encrypt_each, Sm4, Each<Sm4, false>)
+EACH_STAGE(sm4_decrypt_each, Sm4, Each<Sm4, true>)
+
+EACH_STAGE(sm4_gcm_encrypt_each, Sm4, EachGcm<Sm4, false>)
+EACH_STAGE(sm4_gcm_decrypt_each, Sm4, EachGcm<Sm4, true>)
+EACH_STAGE(sm4_gcm_tag, Sm4, GcmTag<Sm4>)
+
+GHASH_STAGE(sm4_ghash_output, Sm4, GHASH_OUTPUT, 512)
+GHASH_STAGE(sm4_ghash_input, Sm4, GHASH_INPUT, 512)
+GHASH_STAGE(sm4_ghash_fold, Sm4, GHASH_FOLD, 512)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-__all__ = ["REFERENCES", "Encrypt", "aria", "hight", "kuznyechik", "skinny"]
+__all__ = ["REFERENCES", "Encrypt", "aria", "cbc", "ctr", "ecb", "gcm", "hight", "kuznyechik", "skinny"]
 
 Encrypt = Callable[[bytes], bytes]
 
@@ -289,3 +289,46 @@ REFERENCES: dict[str, tuple[int, Callable[[bytes], Encrypt]]] = {
     "SKINNY_128": (16, lambda key: skinny(16, key)),
     "SM4": (16, _library(algorithms.SM4)),
 }
+
+
+def ctr(encrypt: Encrypt, counter: bytes, data: bytes) -> bytes:
+    """Counter mode; the counter is one big-endian number that wraps."""
+    size, first = len(counter), int.from_bytes(counter, "big")
+    blocks = range(-(-len(data) // size))
+    stream = b"".join(encrypt(((first + i) % (1 << 8 * size)).to_bytes(size, "big")) for i in blocks)
+    return bytes(a ^ b for a, b in zip(data, stream, strict=False))
+
+
+def ecb(encrypt: Encrypt, size: int, data: bytes) -> bytes:
+    """Every block of `size` bytes alone."""
+    return b"".join(encrypt(data[i : i + size]) for i in range(0, len(data), size))
+
+
+def cbc(encrypt: Encrypt, iv: bytes, data: bytes) -> bytes:
+    """Cipher block chaining of whole blocks."""
+    out, size = [iv], len(iv)
+    for i in range(0, len(data), size):
+        out.append(encrypt(bytes(a ^ b for a, b in zip(data[i : i + size], out[-1], strict=True))))
+    return b"".join(out[1:])
+
+
+def gcm(encrypt: Encrypt, iv: bytes, data: bytes, aad: bytes) -> tuple[bytes, bytes]:
+    """GCM (NIST SP 800-38D) with an iv of 12 bytes: ciphertext and tag of 16 bytes."""
+    h = int.from_bytes(encrypt(bytes(16)), "big")
+
+    def times(x: int) -> int:
+        z, v = 0, h
+        for i in range(127, -1, -1):
+            if x >> i & 1:
+                z ^= v
+            v = v >> 1 ^ (0xE1 << 120 if v & 1 else 0)
+        return z
+
+    out = ctr(encrypt, iv + (2).to_bytes(4, "big"), data)
+    y = 0
+    for part in (aad, out):
+        for i in range(0, len(part), 16):
+            y = times(y ^ int.from_bytes(part[i : i + 16].ljust(16, b"\0"), "big"))
+    y = times(y ^ (8 * len(aad) << 64 | 8 * len(out)))
+    first = encrypt(iv + (1).to_bytes(4, "big"))
+    return out, (y ^ int.from_bytes(first, "big")).to_bytes(16, "big")
