@@ -66,7 +66,6 @@ class AdminSettings(_Section):
     """The listener of plugin administration. Whoever reaches it may load code: keep it a Unix socket."""
 
     listen: tuple[str, ...] = ()  # unix:/run/verifier/admin.sock
-    threads: int = Field(default=4, ge=1, le=64)
 
 
 class MetricsSettings(_Section):
@@ -80,9 +79,12 @@ class DeviceSettings(_Section):
 
     use: tuple[str, ...] = ("auto",)  # auto: every GPU and the CPU; or cuda:0, cpu, ...
     slots: int = Field(default=4, ge=1, le=64)  # batches in flight on one device
-    slot_bytes: int = Field(default=64 * _MIB, ge=65536, lt=(1 << 32) - 64)
-    streams: int = Field(default=3, ge=1, le=16)
+    slot_bytes: int = Field(default=64 * _MIB, ge=65536, le=(1 << 32) - 64, multiple_of=64)
+    streams: int = Field(default=4, ge=1, le=16)
     drain_timeout_s: float = Field(default=10.0, ge=0)
+    # A batch that takes longer than this, and this for each of its items, counts as hanging.
+    batch_limit_s: float = Field(default=5.0, gt=0)
+    item_limit_s: float | None = Field(default=None, ge=0)  # absent: what suits the device
 
 
 class SchedulingSettings(_Section):
@@ -112,6 +114,10 @@ class PluginSettings(_Section):
     watch: bool = False  # load complete plugins that appear in the folders
     drain_timeout_s: float = Field(default=30.0, ge=0)
     keep_previous_s: float = Field(default=600.0, ge=0)
+    build_timeout_s: float = Field(default=900.0, gt=0)
+    selftest_timeout_s: float = Field(default=300.0, gt=0)  # for one known answer
+    quarantine_faults: int = Field(default=3, ge=1)  # so many faults of one plugin on one device ...
+    quarantine_window_s: float = Field(default=60.0, gt=0)  # ... within so long take it off that device
 
 
 class KeySettings(_Section):

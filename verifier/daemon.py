@@ -13,6 +13,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 
 import grpc
@@ -72,6 +73,12 @@ def devices_in_use(use: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*usable, *rest]))
 
 
+def _seconds(step: Callable[[], None]) -> float:
+    begun = time.monotonic()
+    step()
+    return round(time.monotonic() - begun, 3)
+
+
 class Daemon:
     """One daemon in this process. Start it once; it cannot be started again after `stop`."""
 
@@ -123,10 +130,8 @@ class Daemon:
             set_up_logs(self.settings.log.level, self.settings.log.format)
         try:
             tune_malloc()
-            self._start_metrics()
-            self._start_devices()
-            self._load_plugins()
-            self._start_servers()
+            steps = (self._start_metrics, self._start_devices, self._load_plugins, self._start_servers)
+            took = {step.__name__.removeprefix("_"): _seconds(step) for step in steps}
         except BaseException:
             self._stopping = True
             self._undo.close()
@@ -142,6 +147,7 @@ class Daemon:
             devices=[worker.device_id for worker in self.fleet.workers],
             plugins=[instance.label for instance in self.registry.active()],
             start_s=round(self.start_s, 3),
+            steps_s=took,
         )
 
     def _start_metrics(self) -> None:
@@ -163,6 +169,8 @@ class Daemon:
             slot_bytes=devices.slot_bytes,
             streams=devices.streams,
             drain_timeout_s=devices.drain_timeout_s,
+            batch_limit_s=devices.batch_limit_s,
+            item_limit_s=devices.item_limit_s,
         )
         self.fleet = Fleet(devices_in_use(devices.use), options)
         self.fleet.on_state(self._worker_changed)
@@ -178,6 +186,10 @@ class Daemon:
                 audit=plugins.audit_file,
                 drain_timeout_s=plugins.drain_timeout_s,
                 keep_previous_s=plugins.keep_previous_s,
+                build_timeout_s=plugins.build_timeout_s,
+                selftest_timeout_s=plugins.selftest_timeout_s,
+                quarantine_faults=plugins.quarantine_faults,
+                quarantine_window_s=plugins.quarantine_window_s,
             ),
         )
         self._undo.callback(self.fleet.close)
@@ -240,6 +252,7 @@ class Daemon:
             health = self._server(Listener("health.listen", self.settings.health.listen), self._add_health, 2, 1024)
             self.health_addresses = health.addresses
         for address in self.settings.admin.listen:
+            Path(address.removeprefix("unix:")).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             admin = admin_server(self.registry, address)
             admin.start()
             self._undo.callback(lambda server: server.stop(1.0).wait(), admin)

@@ -36,6 +36,7 @@ class DaemonProcess:
         cache: str | None = "cache",
     ) -> None:
         assignments = [
+            'server.listen=["127.0.0.1:0"]',
             'health.listen=["127.0.0.1:0"]',
             "metrics.listen=127.0.0.1:0",
             "plugins.trust=any",
@@ -43,7 +44,7 @@ class DaemonProcess:
         ]
         if cache is not None:
             assignments.append(f"plugins.cache_folder={folder / cache}")
-        command = [sys.executable, "-m", "verifier", "serve", "--listen", "127.0.0.1:0", "--log-format", "json"]
+        command = [sys.executable, "-m", "verifier", "serve", "--log-format", "json"]
         for device in devices:
             command += ["--device", device]
         for plugin in plugins:

@@ -248,6 +248,25 @@ def test_a_plugin_that_went_while_a_request_waited(bench):
         future.result(0)
 
 
+def test_a_registry_that_fails_unforeseen_costs_one_request_only(bench):
+    device = HandDevice("cpu")
+    made = bench(device)
+    lease, calls = made.scheduler._core._lease, []
+
+    def failing(key):
+        calls.append(key)
+        if len(calls) == 1:
+            raise ZeroDivisionError
+        return lease(key)
+
+    made.scheduler._core._lease = failing
+    first, second = made.submit(batch([2])), made.submit(batch([4]))
+    made.settle()
+    with pytest.raises(ZeroDivisionError):
+        first.result(0)
+    assert_right(second.result(0), [4])
+
+
 def test_a_batch_never_mixes_instances(bench):
     device = HandDevice("cpu")
     made = bench(device, launch_items=32, launches_per_device=1)
@@ -337,7 +356,6 @@ def test_close_answers_everything(bench):
     with pytest.raises(StoppingError):
         waiting.result(0)
     device.fail(error=BackendError("closed"))
-    made.scheduler.close()
     assert_undetermined(running.result(0), 1)
 
 

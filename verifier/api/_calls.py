@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, NoReturn
 
@@ -17,7 +17,17 @@ from verifier.errors import CapacityError, DeadlineError, RequestError
 from verifier.model import BatchResult
 from verifier.telemetry import Metrics
 
-__all__ = ["CallLimit", "Unparsable", "abort", "caller_of", "deadline_of", "parser", "wait"]
+__all__ = [
+    "CallLimit",
+    "Unparsable",
+    "abort",
+    "caller_of",
+    "check_parsed",
+    "deadline_of",
+    "guarded",
+    "parser",
+    "wait",
+]
 
 _LONGEST_S = 86400.0 * 365  # gRPC says "no deadline" with a time that no clock reaches
 _GRACE_S = 0.5  # after a caller's deadline, for the scheduler to say so itself
@@ -75,12 +85,10 @@ def caller_of(context: grpc.ServicerContext) -> str:
 
 
 def wait(future: Future[BatchResult], deadline: float | None) -> BatchResult:
-    """The result. Raises what the scheduler raised, DeadlineError where it is too late."""
+    """The result. Raises what the scheduler raised, CancelledError, DeadlineError where it is too late."""
     try:
         timeout = None if deadline is None else max(deadline + _GRACE_S - time.monotonic(), 0)
         return future.result(timeout)
-    except CancelledError:
-        raise DeadlineError("the call was cancelled") from None
     except FutureTimeoutError:
         future.cancel()
         raise DeadlineError("the deadline passed before the batch was done") from None

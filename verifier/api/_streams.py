@@ -19,7 +19,7 @@ from verifier.api._calls import CallLimit, abort, caller_of, check_parsed, deadl
 from verifier.api.answers import verify_answer
 from verifier.api.requests import Prepared
 from verifier.api.status import Status, status_of
-from verifier.errors import StoppingError
+from verifier.errors import CapacityError, StoppingError
 from verifier.model import BatchResult
 from verifier.scheduling import Scheduler
 from verifier.telemetry import Metrics
@@ -56,13 +56,10 @@ class Streams:
     def handle(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[pb.VerifyResponse]:
         """The handler of the call."""
         try:
-            self._limit.__enter__()
-        except Exception as error:
+            with self._limit:
+                yield from self._serve(requests, context)
+        except CapacityError as error:
             abort(context, status_of(error))
-        try:
-            yield from self._serve(requests, context)
-        finally:
-            self._limit.__exit__()
 
     def _serve(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[pb.VerifyResponse]:
         stream = _Stream(self, requests, context)
@@ -180,9 +177,7 @@ class _Stream:
                 answer = verify_answer(request_id, prepared, outcome.result())
                 metrics.request(_RPC, "OK")
                 return answer
-        except CancelledError:
-            outcome = Status(grpc.StatusCode.CANCELLED, "the call was cancelled")
-        except Exception as error:
+        except (Exception, CancelledError) as error:
             outcome = status_of(error)
         assert isinstance(outcome, Status)
         metrics.request(_RPC, outcome.code.name)

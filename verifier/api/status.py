@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 
 import grpc
@@ -91,6 +92,8 @@ def status_of(error: BaseException) -> Status:
             field = error.field if isinstance(error, RequestError) else None
             retry = error.retry_after_s if isinstance(error, CapacityError) else None
             return Status(code, str(error), field, retry)
+    if isinstance(error, CancelledError):
+        return Status(grpc.StatusCode.CANCELLED, "the call was cancelled")
     number = uuid.uuid4().hex[:12]
     _log.error("unforeseen_error", error_id=number, exc_info=error)
     return Status(grpc.StatusCode.INTERNAL, f"internal error {number}: see the daemon's log")

@@ -2,17 +2,18 @@
 
 Rules that everything here keeps:
 - a batch runs on the one instance that its lease names, whatever device it is cut over or run again on;
-- a launch that failed is run again elsewhere, alone and at most `retries` times, within its deadline;
+- what a lost device had is run again, elsewhere where that is possible, at most `retries` times, within its deadline,
+  and with nothing beside it on the device: whatever ended the device then ends it alone, costs no other batch a
+  second try, and shows who did it;
 - what nobody finished is UNDETERMINED, never invalid.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from verifier.errors import DeadlineError, RequestError, StoppingError, VerifierError
+from verifier.errors import BackendError, DeadlineError, RequestError, StoppingError
 from verifier.model import BatchKey, BatchResult
 from verifier.scheduling._backlog import Backlog, QueueLimits
 from verifier.scheduling._ports import Device, Instance, Lease, LeaseSource
@@ -52,6 +53,7 @@ class Launch:
     expected_s: float
     begun: float
     alone: bool  # nothing else was in flight there when it began
+    isolated: bool = False  # and nothing else may join it
     failures: int = 0
     failed_on: frozenset[str] = frozenset()
 
@@ -68,17 +70,18 @@ class Outcome:
     """A request that is done with."""
 
     work: Work
-    answer: BatchResult | VerifierError
+    answer: BatchResult | Exception
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Again:
-    """A piece whose launch failed."""
+    """Pieces whose launch failed."""
 
-    piece: Piece
+    pieces: list[Piece]
     failures: int
     failed_on: frozenset[str]
-    since: float
+    isolated: bool
+    since: float  # when a device that they may run on was last seen
 
 
 @dataclass(slots=True)
@@ -86,6 +89,7 @@ class _State:
     device: Device
     in_flight: list[Launch] = field(default_factory=list)
     starting: int = 0  # decided, but not yet counted by the device's own room()
+    reserved: bool = False  # it is to become idle for a batch that must run alone
 
     def busy_s(self, now: float) -> float:
         """Seconds of work ahead of a new launch, by the model; the oldest launch has had some of its time."""
@@ -106,9 +110,10 @@ class Core:
         self._lease = lease
         self._metrics = metrics
         self._states = {device.device.id: _State(device) for device in devices}
-        self._again: deque[_Again] = deque()
+        self._again: list[_Again] = []
         self._deadlines: dict[Work, float] = {}
         self._next_deadline = float("inf")
+        self._abandoned = False
         self.backlog = Backlog(options.queue, options.batch_delay_s, options.launch_items)
         self.router = Router()
         self.outcomes: list[Outcome] = []
@@ -136,9 +141,11 @@ class Core:
         self._settle(work, None)
 
     def abandon(self) -> None:
-        """Gives up all that waits; what devices have is still finished."""
-        for _ in range(len(self._again)):
-            self._put(self._again.popleft().piece, None)
+        """Gives up all that waits; what devices have is still finished, and not run again where that fails."""
+        self._abandoned = True
+        for again in self._again:
+            self._put_all(again.pieces)
+        self._again.clear()
         for work in self.backlog.works():
             self._give_up(work, StoppingError("the daemon stopped before this batch was begun"))
 
@@ -149,10 +156,13 @@ class Core:
         launch = self._retry(now)
         if launch is not None or not any(map(self._has_room, self._states.values())):
             return launch
-        for work, waiting in list(self.backlog.heads(now)):
-            launch = self._begin(work, waiting, now)
-            if launch is not None:
-                return launch
+        given_up = -1
+        while given_up != len(self.outcomes):  # what was given up had others behind it
+            given_up = len(self.outcomes)
+            for work, waiting in list(self.backlog.heads(now)):
+                launch = self._begin(work, waiting, now)
+                if launch is not None:
+                    return launch
         return None
 
     def next_time(self) -> float:
@@ -169,7 +179,7 @@ class Core:
         if work.lease is None:
             try:
                 work.lease = self._lease(work.batch.key)
-            except VerifierError as error:
+            except Exception as error:
                 self._give_up(work, error)
                 return None
         instance = work.lease.instance
@@ -209,7 +219,7 @@ class Core:
         if work.lease is None:
             try:
                 work.lease = self._lease(work.batch.key)
-            except VerifierError:
+            except Exception:
                 return False  # told to its caller when it is first in line
         return work.lease.instance.id == instance.id
 
@@ -221,7 +231,7 @@ class Core:
         cost = self.router.cost(state.device.device, key)
         launch = Launch(state.device, lease, key, pieces, size, cost.seconds(size), now, not state.in_flight)
         if again is not None:
-            launch.failures, launch.failed_on = again.failures, again.failed_on
+            launch.failures, launch.failed_on, launch.isolated = again.failures, again.failed_on, again.isolated
         state.in_flight.append(launch)
         state.starting += 1
         for piece in pieces:
@@ -251,37 +261,57 @@ class Core:
         if state.in_flight:
             # The model's idea of when the rest began is void; what is left of it began at the latest now.
             state.in_flight[0].begun = now
+        if isinstance(outcome, DeadlineError | RequestError) or launch.failures >= self._options.retries:
+            self._put_all(launch.pieces)
+            return
+        failures = launch.failures + 1
         failed_on = launch.failed_on | {launch.device.device.id}
-        for piece in launch.pieces:
-            if isinstance(outcome, DeadlineError | RequestError) or launch.failures >= self._options.retries:
-                self._put(piece, None)
-            else:
-                self._again.append(_Again(piece, launch.failures + 1, failed_on, now))
+        isolated = isinstance(outcome, BackendError) and outcome.sticky
+        # The last try is each request's own: one caller's poison then takes no other with it.
+        whole = failures < self._options.retries
+        groups = [launch.pieces] if whole else [[piece] for piece in launch.pieces]
+        # In front of those of earlier launches, which are likelier to have done it.
+        self._again[:0] = [_Again(pieces, failures, failed_on, isolated, now) for pieces in groups]
 
     def _retry(self, now: float) -> Launch | None:
-        for _ in range(len(self._again)):
-            again = self._again.popleft()
-            work = again.piece.work
-            waited = now - again.since
-            if work.future.cancelled() or self._late(work, now) or waited > self._options.unserved_wait_s:
-                self._put(again.piece, None)
+        """The next launch of what has failed before. Devices that it waits for get nothing new meanwhile."""
+        for state in self._states.values():
+            state.reserved = False
+        # Those that failed least go first.
+        for again in sorted(self._again, key=lambda again: again.failures):
+            self._drop_late(again, now)
+            if not again.pieces:
+                self._again.remove(again)
                 continue
-            assert work.lease is not None
-            state = self._other_device(work.lease.instance, again, now)
-            if state is not None:
-                return self._launch(state, work.lease, [again.piece], now, again)
-            self._again.append(again)
+            lease = again.pieces[0].work.lease
+            assert lease is not None
+            states = self._other_devices(lease.instance, again, now)
+            if states:
+                again.since = now
+            for state in filter(self._has_room, states):
+                if again.isolated and state.in_flight:
+                    state.reserved = True
+                    break
+                self._again.remove(again)
+                return self._launch(state, lease, again.pieces, now, again)
         return None
 
-    def _other_device(self, instance: Instance, again: _Again, now: float) -> _State | None:
-        """A device that has not failed on this piece, or one that has and was started anew."""
+    def _drop_late(self, again: _Again, now: float) -> None:
+        """Leaves undecided what nobody waits for any more, and all of it where no device came in time."""
+        over = now - again.since > self._options.unserved_wait_s
+        dropped = [p for p in again.pieces if over or p.work.future.cancelled() or self._late(p.work, now)]
+        if dropped:
+            again.pieces = [piece for piece in again.pieces if piece not in dropped]
+            self._put_all(dropped)
+
+    def _other_devices(self, instance: Instance, again: _Again, now: float) -> list[_State]:
+        """Devices that have not failed on this piece, or those that have and were started anew; the best first."""
         up = self._up(instance)
         fresh = [state for state in up if state.device.device.id not in again.failed_on]
         loads = [Load(state.device.device, state.busy_s(now)) for state in fresh or up]
-        for share in self.router.shares(again.piece.work.batch.key, again.piece.items, loads):
-            if self._has_room(self._states[share.device_id]):
-                return self._states[share.device_id]
-        return None
+        items = sum(piece.items for piece in again.pieces)
+        shares = self.router.shares(again.pieces[0].work.batch.key, items, loads)
+        return [self._states[share.device_id] for share in shares]
 
     def _up(self, instance: Instance) -> list[_State]:
         return [
@@ -291,7 +321,9 @@ class Core:
         ]
 
     def _has_room(self, state: _State) -> bool:
-        if len(state.in_flight) >= self._options.launches_per_device:
+        if len(state.in_flight) >= self._options.launches_per_device or state.reserved:
+            return False
+        if state.in_flight and state.in_flight[0].isolated:
             return False
         return state.device.state is WorkerState.UP and state.device.room() > state.starting
 
@@ -309,7 +341,7 @@ class Core:
                 self._give_up(work, DeadlineError("the deadline passed while the batch waited"))
         self._next_deadline = min(self._deadlines.values(), default=float("inf"))
 
-    def _give_up(self, work: Work, error: VerifierError | None) -> None:
+    def _give_up(self, work: Work, error: Exception | None) -> None:
         """Nothing more of a request is run: an error where nothing of it was, otherwise what there is."""
         untouched = not work.taken
         self.backlog.drop(work)
@@ -325,7 +357,11 @@ class Core:
             work.put(piece.begin, result)
         self._settle(work, None)
 
-    def _settle(self, work: Work, answer: BatchResult | VerifierError | None) -> None:
+    def _put_all(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            self._put(piece, None)
+
+    def _settle(self, work: Work, answer: BatchResult | Exception | None) -> None:
         if work.settled or work.open_pieces or (work.waiting and not work.closed):
             return
         work.settled = True

@@ -26,6 +26,8 @@ __all__ = ["Scheduler"]
 
 _PREFERRED_ITEMS = 65536  # while nothing is measured
 
+_AFTER_FAULT_S = 0.1
+
 _log = structlog.get_logger(__name__)
 
 
@@ -175,8 +177,13 @@ class Scheduler:
         while True:
             with self._signal:
                 seen = self._version
-            if self._step():
-                continue
+            try:
+                if self._step():
+                    continue
+            except Exception:
+                # A fault in deciding must not end the thread: what it was about waits for its deadline.
+                _log.exception("dispatch_failed")
+                time.sleep(_AFTER_FAULT_S)
             with self._lock:
                 due, soon = self._core.next_time(), self._core.look_again_s
             timeout = min(due - self._clock(), float("inf") if soon is None else soon)
