@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -22,6 +23,7 @@ Array = npt.NDArray[Any]
 
 # Around a warp's edge: less than one, one less, exactly one, one more.
 SIZES = (1, 31, 32, 33)
+IN_FLIGHT = 2
 
 
 def self_test(
@@ -44,12 +46,14 @@ def self_test(
         if chunk_items and group.operation_index not in chunked:
             sizes.add(_chunk(worker, manifest, group, chunk_items))
             chunked.add(group.operation_index)
-        # The sizes of a group overlap on the device, as batches in service do.
-        waiting = []
+        # Two overlap on the device, as batches in service do; more would take the slots of those who are served.
+        waiting: deque[tuple[Future[list[BatchResult]], Array]] = deque()
         for size in sorted(sizes):
             batch, cases = group.tiled(size)
-            future = worker.run(instance_id, group.operation_index, group.key, [batch], None)
-            waiting.append((future, cases))
+            waiting.append((worker.run(instance_id, group.operation_index, group.key, [batch], None), cases))
+            if len(waiting) == IN_FLIGHT:
+                future, cases = waiting.popleft()
+                _check(_wait(future, timeout_s, worker), group, cases, manifest, worker)
         for future, cases in waiting:
             _check(_wait(future, timeout_s, worker), group, cases, manifest, worker)
 
