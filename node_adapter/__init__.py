@@ -2,5 +2,6 @@
 
 from node_adapter.client import AsyncVerifierClient, Scheme, Verdicts, VerifierClient
 from node_adapter.errors import AdapterError
+from node_adapter.local import LocalVerifier
 
-__all__ = ["AdapterError", "AsyncVerifierClient", "Scheme", "Verdicts", "VerifierClient"]
+__all__ = ["AdapterError", "AsyncVerifierClient", "LocalVerifier", "Scheme", "Verdicts", "VerifierClient"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -15,8 +16,9 @@ import numpy.typing as npt
 
 from node_adapter.client._columns import Values
 from node_adapter.client._jobs import Chunk, Job, Limits, digest_job, recover_job, verify_job
-from node_adapter.client._results import Digests, Recovered, Result, Verdicts
+from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Hash, Priority, Scheme
+from node_adapter.client._sync import VerifierClient
 from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure, may_retry, retry_after_s
 from node_adapter.client._wire import new_stub, pb
 from node_adapter.errors import UndecidedError
@@ -42,6 +44,7 @@ class AsyncVerifierClient:
         in_flight: int = 4,
         chunk_items: int | None = None,
         chunk_bytes: int = 2 << 20,
+        fallback: Callable[[], VerifierClient] | None = None,
     ) -> None:
         options = list(CHANNEL_OPTIONS)
         self._channel = (
@@ -55,6 +58,7 @@ class AsyncVerifierClient:
         self._in_flight = in_flight
         self._chunk_items = chunk_items
         self._chunk_bytes = chunk_bytes
+        self._fallback = fallback
         self._ids = itertools.count(1)
         self._limits: Limits | None = None
 
@@ -141,25 +145,31 @@ class AsyncVerifierClient:
         return await self._run(digest_job(hash_, inputs, priority=priority), timeout_s, allow_undecided)
 
     async def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
-        deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
-        parts: list[R]
-        try:
-            limits = await self.limits(max(0.0, deadline - time.monotonic()))
-        except UndecidedError as error:
-            parts = [job.failed(Chunk(0, job.items), error)]
-        else:
-            room = asyncio.Semaphore(self._in_flight)
-            chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
-            tasks = [asyncio.create_task(self._chunk(job, chunk, room, deadline)) for chunk in chunks]
-            try:
-                parts = list(await asyncio.gather(*tasks))
-            finally:
-                for task in tasks:
-                    task.cancel()
-        result = job.finish(parts)
+        result = await self._ask(job, timeout_s)
+        missing = np.flatnonzero(~result.decided)
+        if missing.size and self._fallback and job.portable:
+            fallback = self._fallback
+            later = await asyncio.to_thread(lambda: fallback()._ask(job.only(missing), None))
+            result = merge(result, missing, later)
+        result = job.finish(result)
         if not allow_undecided:
             result.raise_for_undecided()
         return result
+
+    async def _ask(self, job: Job[R], timeout_s: float | None) -> R:
+        deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        try:
+            limits = await self.limits(max(0.0, deadline - time.monotonic()))
+        except UndecidedError as error:
+            return job.failed(Chunk(0, job.items), error)
+        room = asyncio.Semaphore(self._in_flight)
+        chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
+        tasks = [asyncio.create_task(self._chunk(job, chunk, room, deadline)) for chunk in chunks]
+        try:
+            return join(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def _chunk(self, job: Job[R], chunk: Chunk, room: asyncio.Semaphore, deadline: float) -> R:
         method: Any = getattr(self._stub, job.method)

@@ -6,14 +6,14 @@ The same for the blocking and the asyncio client, which only differ in how they 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from node_adapter.client._columns import Column, Values, pack, unique
-from node_adapter.client._results import Digests, Recovered, Result, Served, Verdicts, expand, join
+from node_adapter.client._columns import Column, Values, pack, take, unique
+from node_adapter.client._results import Digests, Recovered, Result, Served, Verdicts, expand
 from node_adapter.client._scheme import Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
 from node_adapter.client._wire import pb
 from node_adapter.errors import AnswerError, RequestError, UndecidedError
@@ -62,6 +62,7 @@ class Job(Generic[R]):
     undecided: Callable[[int], R]
     inverse: npt.NDArray[np.intp] | None = None
     table_bytes: int = 0  # key_table, sent with every chunk
+    portable: bool = True  # False: names a key set, which only this daemon has
 
     @property
     def items(self) -> int:
@@ -109,9 +110,13 @@ class Job(Generic[R]):
         result = self.undecided(chunk.items)
         return type(result)(**{**_fields(result), "failures": (failure,)})
 
-    def finish(self, parts: list[R]) -> R:
-        """The result of the whole batch, from its chunks in order."""
-        result = join(parts)
+    def only(self, chosen: npt.NDArray[np.intp]) -> Job[R]:
+        """The same question about some of the items."""
+        columns = {name: take(column, chosen) for name, column in self.columns.items()}
+        return replace(self, columns=columns, inverse=None)
+
+    def finish(self, result: R) -> R:
+        """The result of the caller's items from that of the items sent."""
         return result if self.inverse is None else expand(result, self.inverse)
 
 
@@ -150,7 +155,7 @@ def verify_job(
     def make() -> Any:
         return pb.VerifyRequest(scheme=scheme.message(), key_table=key_table, key_set=key_set, priority=int(priority))
 
-    return Job("Verify", columns, make, _read_verdicts, _no_verdicts, inverse, len(key_table))
+    return Job("Verify", columns, make, _read_verdicts, _no_verdicts, inverse, len(key_table), not key_set)
 
 
 def recover_job(

@@ -125,6 +125,16 @@ def expand(result: R, inverse: npt.NDArray[np.intp]) -> R:
     return replace(result, **arrays)
 
 
+def merge(result: R, chosen: npt.NDArray[np.intp], later: R) -> R:
+    """A result whose `chosen` items were answered later, elsewhere."""
+    arrays = {}
+    for name in ("codes", "keys", "addresses", "digests"):
+        if hasattr(result, name):
+            arrays[name] = getattr(result, name).copy()
+            arrays[name][chosen] = getattr(later, name)
+    return replace(result, **arrays, served=result.served + later.served, failures=result.failures + later.failures)
+
+
 def join(parts: Sequence[R]) -> R:
     """One result of several, in their order."""
     first = parts[0]

@@ -6,7 +6,7 @@ import heapq
 import itertools
 import queue
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from node_adapter.client._columns import Values, pack
 from node_adapter.client._jobs import Chunk, Job, Limits, digest_job, recover_job, verify_job
-from node_adapter.client._results import Digests, Recovered, Result, Verdicts
+from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
 from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure, may_retry, retry_after_s
 from node_adapter.client._wire import new_stub, pb
@@ -40,6 +40,9 @@ class VerifierClient:
     calls over them. Batches are cut by the daemon's limits, and `in_flight` requests of a batch are under way at
     once. Safe to use from several threads. Every call raises RequestError, RefusedError, AnswerError, or, where
     items stay without a verdict, UndecidedError; with `allow_undecided` the result is returned and says which.
+
+    `fallback` gives another client, such as node_adapter.LocalVerifier's, which is asked about what stayed undecided.
+    Its time, its own `timeout_s`, begins when this client's is over: leave room for it in your deadlines.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class VerifierClient:
         chunk_items: int | None = None,
         chunk_bytes: int = 2 << 20,
         submit_threads: int = 8,
+        fallback: Callable[[], VerifierClient] | None = None,
     ) -> None:
         options = list(CHANNEL_OPTIONS)
         self._channel = (
@@ -66,6 +70,7 @@ class VerifierClient:
         self._in_flight = in_flight
         self._chunk_items = chunk_items
         self._chunk_bytes = chunk_bytes
+        self._fallback = fallback
         self._ids = itertools.count(1)
         self._pool = ThreadPoolExecutor(submit_threads, thread_name_prefix="verifier-client")
         self._limits: Limits | None = None
@@ -220,18 +225,24 @@ class VerifierClient:
             raise failure(error.code(), error.details() or "") from None
 
     def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
+        result = self._ask(job, timeout_s)
+        missing = np.flatnonzero(~result.decided)
+        if missing.size and self._fallback and job.portable:
+            result = merge(result, missing, self._fallback()._ask(job.only(missing), None))
+        result = job.finish(result)
+        if not allow_undecided:
+            result.raise_for_undecided()
+        return result
+
+    def _ask(self, job: Job[R], timeout_s: float | None) -> R:
         deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         try:
             limits = self.limits(max(0.0, deadline - time.monotonic()))
         except UndecidedError as error:
-            parts: Sequence[R] = [job.failed(Chunk(0, job.items), error)]
-        else:
-            chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
-            parts = _Flight(self, job, chunks, deadline).parts()
-        result = job.finish(list(parts))
-        if not allow_undecided:
-            result.raise_for_undecided()
-        return result
+            return job.failed(Chunk(0, job.items), error)
+        chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
+        parts: list[R] = _Flight(self, job, chunks, deadline).parts()
+        return join(parts)
 
 
 class _Flight:

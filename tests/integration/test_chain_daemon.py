@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from _daemon_process import DaemonProcess
 
+from node_adapter import LocalVerifier
 from node_adapter.chain import FAULTS, TRANSACTION_SCHEME, Simulation, make_pool
 from node_adapter.client import AsyncVerifierClient, Hash, Items, Retry, VerifierClient
 from node_adapter.errors import NotServedError, RefusedError
@@ -124,3 +125,21 @@ def test_a_dying_worker_in_the_middle_changes_nothing(daemon, pool):
     )
     assert killed
     assert report.ok, report.mismatches
+
+
+def test_a_dead_daemon_is_replaced_by_the_nodes_own_cpu(tmp_path, pool):
+    """The daemon is killed after the first block; the validators verify the rest themselves, with equal verdicts."""
+    daemon = DaemonProcess(tmp_path, ["sm2"], cache=None)
+    with LocalVerifier(["sm2"], trust_any=True) as local:
+        local.client()
+
+        def connect(target):
+            return VerifierClient(target, retry=Retry(attempts=2, base_s=0.01, cap_s=0.02), fallback=local)
+
+        report = Simulation(daemon.address, pool, seed=21, block_transactions=20, connect=connect).run(
+            lambda _: daemon.process.kill()
+        )
+    daemon.stop(None)
+    assert report.ok, report.mismatches
+    assert report.blocks == 3
+    assert sum(len(question.verdicts.failures) > 0 for question in report.questions) >= 2 * 4

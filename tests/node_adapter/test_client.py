@@ -293,6 +293,60 @@ def test_equal_items_are_sent_once(connect):
         assert verdicts.codes.tolist() == codes
 
 
+def test_what_stays_undecided_is_asked_elsewhere(connect):
+    codes = [1, 2, 1, 5, 1, 2, 1]
+    asked = []
+
+    def half(items):
+        return [m[0] if m[0] != 1 else Code.UNDECIDED for m in items.inputs]
+
+    def elsewhere(items):
+        asked.extend(items.inputs)
+        return by_first_byte(items)
+
+    with (
+        MockVerifier(half) as first,
+        MockVerifier(elsewhere, served_by="other@0.0.0#1") as second,
+        VerifierClient(second.target) as other,
+    ):
+        client = connect(first.target, chunk_items=3, fallback=lambda: other)
+        verdicts = client.call("verify", SCHEME, *batch(codes))
+        assert verdicts.codes.tolist() == codes
+        assert asked == [b"\1"] * 4
+        assert verdicts.served_by == ("mock@0.0.0#1", "other@0.0.0#1")
+        again = client.call("verify", SCHEME, *batch(codes), deduplicate=True)
+        assert again.codes.tolist() == codes
+        assert len(asked) == 5
+
+
+def test_the_fallback_answers_where_the_daemon_is_away(connect):
+    with MockVerifier(by_first_byte) as second, VerifierClient(second.target) as other:
+        client = connect("127.0.0.1:1", timeout_s=0.2, fallback=lambda: other)
+        assert client.call("verify", SCHEME, *batch([2, 1])).codes.tolist() == [2, 1]
+        assert client.call("digest", Hash.SHA256, [b"abc"]).digests[0, 0] == 0xBA
+
+
+def test_a_fallback_that_fails_leaves_items_undecided(connect):
+    with VerifierClient("127.0.0.1:1", timeout_s=0.2) as other:
+        client = connect("127.0.0.1:1", timeout_s=0.2, fallback=lambda: other)
+        with pytest.raises(UndecidedError) as caught:
+            client.call("verify", SCHEME, *batch([2, 1]))
+        assert caught.value.result.codes.tolist() == [0, 0]
+        assert len(caught.value.result.failures) == 2
+
+
+def test_key_sets_stay_with_their_daemon(connect):
+    scheme = Scheme(Algorithm.SM2, InputKind.MESSAGE, SignatureEncoding.RAW_RS, KeyEncoding.INDEX)
+    with MockVerifier(lambda items: [0]) as first, MockVerifier() as second, VerifierClient(second.target) as other:
+        client = connect(first.target, fallback=lambda: other)
+        with pytest.raises(UndecidedError):
+            client.call("verify", scheme, [b"a"], bytes(64), np.array([0], np.uint32), key_set=7)
+        assert second.requests == []
+        assert client.call(
+            "verify", scheme, [b"a"], bytes(64), np.array([0], np.uint32), key_table=bytes(64)
+        ).valid.all()
+
+
 def test_recovered_keys_and_addresses(connect):
     scheme = Scheme(Algorithm.ECDSA_SECP256K1, InputKind.DIGEST, SignatureEncoding.RAW_RSV)
 
