@@ -261,7 +261,8 @@ class Core:
         if state.in_flight:
             # The model's idea of when the rest began is void; what is left of it began at the latest now.
             state.in_flight[0].begun = now
-        if isinstance(outcome, DeadlineError | RequestError) or launch.failures >= self._options.retries:
+        hopeless = self._abandoned or isinstance(outcome, DeadlineError | RequestError)
+        if hopeless or launch.failures >= self._options.retries:
             self._put_all(launch.pieces)
             return
         failures = launch.failures + 1
