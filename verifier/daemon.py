@@ -20,6 +20,7 @@ import grpc
 import structlog
 
 from verifier import __version__
+from verifier._keeper import Keeper
 from verifier.api import (
     HEALTH_SERVICE,
     SERVICE,
@@ -39,18 +40,16 @@ from verifier.api.admin import admin_server
 from verifier.config import Settings
 from verifier.drivers import probe_devices
 from verifier.errors import ConfigError, DeviceUnavailableError, VerifierError
-from verifier.registry import InstanceStatus, Registry, RegistryOptions, State, Watcher, load_all
-from verifier.scheduling import QueueLimits, Scheduler, SchedulingOptions, measure
+from verifier.registry import Registry, RegistryOptions, Watcher, load_all
+from verifier.scheduling import QueueLimits, Scheduler, SchedulingOptions
 from verifier.telemetry import Metrics, MetricsServer, set_up_logs
-from verifier.workers import Fleet, Worker, WorkerOptions, WorkerState
+from verifier.workers import Fleet, WorkerOptions
 
 __all__ = ["Daemon", "devices_in_use"]
 
 _log = structlog.get_logger(__name__)
 
 _SPARE_CALLS = 16  # for calls that do no work: limits, health
-_STATES = tuple(state.value for state in State)
-_RESULTS = {State.ACTIVE: "active", State.FAILED: "failed", State.UNLOADED: "unloaded"}
 
 
 def devices_in_use(use: Sequence[str]) -> list[str]:
@@ -89,11 +88,10 @@ class Daemon:
         self.health_addresses: tuple[str, ...] = ()
         self.metrics_port: int | None = None
         self.start_s = 0.0
+        insecure = settings.server.insecure
+        self._health_listener = Listener("health.listen", settings.health.listen, insecure=insecure)
         self._listener = self._checked_listener()
         self._health = Health()
-        self._changed = threading.Event()
-        self._stopping = False
-        self._measured: set[int] = set()
         self._stop_lock = threading.Lock()
         self._report: dict[str, int] | None = None
         self._undo = contextlib.ExitStack()
@@ -110,7 +108,7 @@ class Daemon:
             tls = Tls(server.tls_certificate_file, server.tls_key_file, server.tls_client_ca_file)
         listener = Listener("server.listen", server.listen, tls, server.insecure)
         listener.check()
-        Listener("health.listen", self.settings.health.listen, insecure=server.insecure).check()
+        self._health_listener.check()
         return listener
 
     def __enter__(self) -> Daemon:
@@ -133,7 +131,6 @@ class Daemon:
             steps = (self._start_metrics, self._start_devices, self._load_plugins, self._start_servers)
             took = {step.__name__.removeprefix("_"): _seconds(step) for step in steps}
         except BaseException:
-            self._stopping = True
             self._undo.close()
             raise
         self.start_s = time.monotonic() - begun
@@ -173,8 +170,6 @@ class Daemon:
             item_limit_s=devices.item_limit_s,
         )
         self.fleet = Fleet(devices_in_use(devices.use), options)
-        self.fleet.on_state(self._worker_changed)
-        self.fleet.on_fault(self._worker_faulted)
         self.registry = Registry(
             self.fleet,
             RegistryOptions(
@@ -194,6 +189,7 @@ class Daemon:
         )
         self._undo.callback(self.fleet.close)
         self._undo.callback(self.registry.close)
+        self._keeper = Keeper(self.fleet, self.registry, self._health, self.metrics, measures=scheduling.measure)
         self.fleet.start()
         self.scheduler = Scheduler(
             self.fleet.workers,
@@ -212,7 +208,7 @@ class Daemon:
         self._undo.callback(self.scheduler.close)
         for worker in self.fleet.workers:
             worker.on_room = self.scheduler.wake
-        self.registry.subscribe(self._instance_changed)
+        self._undo.callback(self._keeper.close)
         self.scheduler.start()
 
     def _load_plugins(self) -> None:
@@ -223,10 +219,7 @@ class Daemon:
             _log.error("plugin_not_loaded", plugin=name, error=str(error))
         if failures and len(failures) == len(outcomes):
             raise next(iter(failures.values()))
-        self._refresh()
-        keeper = threading.Thread(target=self._keep, name="state-keeper", daemon=True)
-        keeper.start()
-        self._undo.callback(self._end_keeper, keeper)
+        self._keeper.start(self.scheduler)
         if self.settings.plugins.watch:
             watcher = Watcher(self.registry, self.settings.plugins.folders)
             watcher.start()
@@ -249,7 +242,7 @@ class Daemon:
             self.metrics,
         )
         if self.settings.health.listen:
-            health = self._server(Listener("health.listen", self.settings.health.listen), self._add_health, 2, 1024)
+            health = self._server(self._health_listener, self._add_health, 2, 1024)
             self.health_addresses = health.addresses
         for address in self.settings.admin.listen:
             Path(address.removeprefix("unix:")).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -283,45 +276,6 @@ class Daemon:
     def _add_health(self, server: grpc.Server) -> Sequence[str]:
         self._health.add_to(server)
         return (HEALTH_SERVICE,)
-
-    def _worker_changed(self, worker: Worker) -> None:
-        self.metrics.device_up(worker.device_id, worker.state is WorkerState.UP)
-        self._changed.set()
-
-    def _worker_faulted(self, worker: Worker, _: Sequence[int], error: Exception) -> None:
-        self.metrics.device_error(worker.device_id, type(error).__name__)
-
-    def _instance_changed(self, status: InstanceStatus) -> None:
-        self.metrics.plugin_state(status.plugin, status.version, status.state.value, _STATES)
-        if status.state in _RESULTS:
-            self.metrics.swapped(status.plugin, _RESULTS[status.state])
-        self._changed.set()
-
-    def _keep(self) -> None:
-        while True:
-            self._changed.wait()
-            self._changed.clear()
-            if self._stopping:
-                return
-            try:
-                self._refresh()
-            except Exception:
-                _log.exception("state_not_refreshed")
-
-    def _end_keeper(self, keeper: threading.Thread) -> None:
-        self._stopping = True
-        self._changed.set()
-        keeper.join()
-
-    def _refresh(self) -> None:
-        """Health says what is served now; plugins that are new are measured; what waited for a device goes on."""
-        active = self.registry.active()
-        self._health.update({o.id: i.workers for i in active for o in i.manifest.operations})
-        self.scheduler.wake()
-        for instance in active:
-            if self.settings.scheduling.measure and instance.id not in self._measured and instance.workers:
-                self._measured.add(instance.id)
-                measure(self.scheduler, instance, instance.answers)
 
     def stop(self) -> dict[str, int]:
         """Refuses new work, finishes the old within `server.drain_s`, and closes everything. Idempotent.
