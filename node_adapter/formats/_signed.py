@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from node_adapter.client import Hash, Priority, Result, Scheme, VerifierClient
+from node_adapter.client import Hash, KeyEncoding, Priority, Result, Scheme, VerifierClient
 from verifier.model import Code
 
 __all__ = ["Outcome", "Record", "Signed", "Unverifiable", "Verdict", "settle", "verify_signed"]
@@ -18,6 +18,7 @@ __all__ = ["Outcome", "Record", "Signed", "Unverifiable", "Verdict", "settle", "
 class Signed:
     """One signature: where it stands, and the columns' values. With `recover` the key is found, not given.
 
+    `signer` is the address that a recovered key must have; None takes any.
     `choice` (check, signature, key) marks one of several keys that may have made a signature: the signatures of a
     check must be by different keys, in the keys' order (Bitcoin's CHECKMULTISIG).
     """
@@ -29,6 +30,7 @@ class Signed:
     key: bytes = b""
     recover: bool = False
     choice: tuple[str, int, int] | None = None
+    signer: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,10 @@ def settle(signed: Sequence[Signed], outcome: Outcome) -> list[Verdict]:
     while place < len(signed):
         item = signed[place]
         if item.choice is None:
-            verdicts.append(Verdict(item.where, Code(int(outcome.codes[place])), outcome.addresses.get(place)))
+            code, address = Code(int(outcome.codes[place])), outcome.addresses.get(place)
+            if item.signer is not None and code is Code.VALID and address != item.signer:
+                code = Code.INVALID
+            verdicts.append(Verdict(item.where, code, address))
             place += 1
             continue
         check, signature, _ = item.choice
@@ -128,7 +133,8 @@ def verify_signed(client: VerifierClient, signed: Sequence[Signed]) -> Outcome:
             addresses.update({places[i]: found.addresses[i].tobytes() for i in good})
             result: Result = found
         else:
-            keys = [signed[place].key for place in places]
+            shown = scheme.key_encoding is KeyEncoding.IN_SIGNATURE
+            keys = None if shown else [signed[place].key for place in places]
             result = client.verify(scheme, inputs, signatures, keys, priority=Priority.BULK, allow_undecided=True)
         codes[places] = result.codes
         results.append(result)

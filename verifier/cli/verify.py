@@ -15,7 +15,7 @@ from rich.console import Console
 
 from node_adapter.client import VerifierClient
 from node_adapter.errors import AdapterError, FormatError
-from node_adapter.formats import bitcoin, ethereum, fabric
+from node_adapter.formats import bitcoin, ethereum, fabric, fisco
 from verifier.cli._blocks import verify_blocks
 from verifier.cli._certificates import CertificateOptions, needed_plugins, read_certificates, verify_certificates
 from verifier.cli._local import daemon_address
@@ -34,6 +34,7 @@ class Format(enum.StrEnum):
     ethereum = "ethereum"
     fabric = "fabric"
     bitcoin = "bitcoin"
+    fisco = "fisco"
 
 
 class Za(enum.StrEnum):
@@ -65,13 +66,17 @@ def register(app: typer.Typer) -> None:
         spent: Annotated[
             Path | None, typer.Option(help='bitcoin: outputs that are spent, lines of "txid:index amount script".')
         ] = None,
+        crypto: Annotated[
+            fisco.Crypto, typer.Option(help="fisco: the chain's algorithms, which no transaction names.")
+        ] = fisco.Crypto.sm2,
         timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a batch may take.")] = 120.0,
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     ) -> None:
         """Verify the signatures in files of real systems, through a daemon.
 
         x509: certificates signed with SM2 or ECDSA P-256, PEM or DER, several in a file; says who signed whom.
-        ethereum: blocks in RLP. fabric: block files of a ledger. bitcoin: one block a file.
+        ethereum: blocks in RLP. fabric: block files of a ledger. bitcoin: one block a file. fisco: blocks or
+        transactions of FISCO BCOS 3 in JSON.
 
         Ends with 0 if every signature is valid and every certificate has an issuer among the files. 1: something is
         not validly signed, or cannot be verified. 2: a file cannot be read to its end, or no daemon answers.
@@ -94,8 +99,10 @@ def register(app: typer.Typer) -> None:
                     Format.bitcoin: partial(
                         bitcoin.records, spent=bitcoin.read_spent(spent.read_text()) if spent else None
                     ),
+                    Format.fisco: partial(fisco.records, crypto=crypto),
                 }[format_]
-                with _client(address, ("ecdsa",), timeout) as client:
+                national = format_ is Format.fisco and crypto is fisco.Crypto.sm2
+                with _client(address, ("sm2",) if national else ("ecdsa",), timeout) as client:
                     found, good, broken = verify_blocks(client, files, read, console)
             if as_json:
                 typer.echo(json.dumps({"format": format_.value, "ok": good, **found}, indent=2, ensure_ascii=False))

@@ -1,0 +1,154 @@
+import json
+
+import _ecdsa
+import _sm2
+import pytest
+from coincurve import PrivateKey
+from gmssl import func, sm3
+
+from node_adapter.chain import SigningKey
+from node_adapter.client import Items, MockVerifier, VerifierClient
+from node_adapter.errors import FormatError
+from node_adapter.formats import settle, verify_signed
+from node_adapter.formats.fisco import Crypto, records, transaction_hash
+from verifier.model import Code
+
+SM2_KEY = SigningKey.derive(1, "fisco", 0)
+K1_KEY = PrivateKey(bytes(31) + b"\5")
+FIELDS = {
+    "version": 0,
+    "chainID": "chain0",
+    "groupID": "group0",
+    "blockLimit": 501,
+    "nonce": "7061",
+    "to": "0x" + "ab" * 20,
+    "input": "0x0102ff",
+    "abi": "[]",
+}
+
+
+def sm3_hash(data):
+    return bytes.fromhex(sm3.sm3_hash(func.bytes_to_list(data)))
+
+
+def signed(crypto=Crypto.sm2, nonce=None, **changes):
+    fields = FIELDS | changes
+    hashed = transaction_hash(fields, fields["nonce"].encode() if nonce is None else nonce, crypto)
+    if crypto is Crypto.sm2:
+        signature = SM2_KEY.sign(hashed) + SM2_KEY.public
+        sender = sm3_hash(SM2_KEY.public)[-20:]
+    else:
+        signature = K1_KEY.sign_recoverable(hashed, hasher=None)
+        sender = _ecdsa.keccak256(K1_KEY.public_key.format(False)[1:])[-20:]
+    return fields | {
+        "hash": "0x" + hashed.hex(),
+        "signature": "0x" + signature.hex(),
+        "from": "0x" + sender.hex(),
+    }
+
+
+def in_signature(items):
+    """The Python oracle takes keys from their own column."""
+    scheme = type(items.scheme)(
+        items.scheme.algorithm,
+        items.scheme.input_kind,
+        type(items.scheme.signature_encoding).RAW_RS,
+        type(items.scheme.key_encoding).RAW_XY,
+    )
+    return _sm2.verify(
+        Items(scheme, items.inputs, [s[:64] for s in items.signatures], [s[64:] for s in items.signatures])
+    )
+
+
+def verdicts(data, crypto=Crypto.sm2):
+    with MockVerifier(in_signature, recover=_ecdsa.recover) as daemon, VerifierClient(daemon.target) as client:
+        found = list(records(json.dumps(data).encode(), crypto=crypto))
+        items = [item for record in found for item in record.signed]
+        codes = [v.code for v in settle(items, verify_signed(client, items))]
+        return codes, [item.why for record in found for item in record.unverifiable]
+
+
+@pytest.mark.parametrize("crypto", list(Crypto))
+def test_transactions_in_every_envelope(crypto):
+    good = signed(crypto)
+    for data in (
+        good,
+        [good],
+        {"result": good},
+        {"number": 5, "transactions": [good]},
+        {"result": [{"transactions": [good]}]},
+    ):
+        assert verdicts(data, crypto) == ([Code.VALID], [])
+
+
+def test_the_hash_is_over_the_fields():
+    # Version 0 and 1 differ by five fields; every other field counts.
+    assert transaction_hash(FIELDS, b"7061", Crypto.sm2) == sm3_hash(
+        bytes(4) + b"chain0group0" + (501).to_bytes(8, "big") + b"7061" + b"0x" + b"ab" * 20 + b"\1\2\xff[]"
+    )
+    assert verdicts(signed(version=1, value="5", gasLimit=7)) == ([Code.VALID], [])
+
+
+@pytest.mark.parametrize("nonce", [b"7061", b"pa"])
+def test_nonces_as_they_are_or_in_hexadecimal(nonce):
+    assert verdicts(signed(nonce=nonce)) == ([Code.VALID], [])
+
+
+@pytest.mark.parametrize("field", ["chainID", "groupID", "blockLimit", "nonce", "to", "input", "abi", "version"])
+def test_a_changed_field_no_longer_has_the_hash(field):
+    spoilt = signed()
+    spoilt[field] = 1 if field in ("version", "blockLimit") else "0x99" if field == "input" else "99"
+    assert verdicts(spoilt) == ([], ["its hash is not that of its fields"])
+
+
+@pytest.mark.parametrize("crypto", list(Crypto))
+def test_a_changed_signature_is_invalid(crypto):
+    spoilt = signed(crypto)
+    raw = bytearray.fromhex(spoilt["signature"][2:])
+    raw[40] ^= 1
+    spoilt["signature"] = "0x" + raw.hex()
+    assert verdicts(spoilt, crypto) == ([Code.INVALID], [])
+
+
+def test_another_sender():
+    assert verdicts(signed() | {"from": "0x" + "11" * 20}) == ([], ["it is signed by another than the sender"])
+    assert verdicts(signed(Crypto.secp256k1) | {"from": "0x" + "11" * 20}, Crypto.secp256k1) == ([Code.INVALID], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"signature": None}, "a field is not what it must be"),
+        ({"signature": "0xzz"}, "a field is not what it must be"),
+        ({"version": 9}, "transaction version 9"),
+        ({"blockLimit": -1}, "a field is not what it must be"),
+    ],
+)
+def test_what_is_not_verifiable(change, why):
+    codes, reasons = verdicts([signed() | change, signed()])
+    assert codes == [Code.VALID]
+    assert why in reasons[0]
+
+
+def test_missing_fields_and_bare_hashes():
+    without = signed()
+    del without["hash"]
+    assert verdicts({"transactions": [without, "0x1234"]}) == (
+        [],
+        ["hash is missing", "only its hash is given: ask the node for whole transactions"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "offset", "text"),
+    [
+        (b'{"a": }', 6, "not JSON"),
+        ('{"ä": }'.encode(), 7, "not JSON"),
+        (b"\xff", 0, "not UTF-8"),
+        (b"[1]", 0, "neither a block nor a transaction"),
+    ],
+)
+def test_files_that_are_none(data, offset, text):
+    with pytest.raises(FormatError, match=text) as caught:
+        list(records(data))
+    assert caught.value.offset == offset
