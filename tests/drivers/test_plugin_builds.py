@@ -15,6 +15,8 @@ from verifier.drivers.build import build_image, host_target, kernel_usage
 from verifier.errors import DeviceUnavailableError
 from verifier.manifest import Manifest, load_manifest
 
+pytestmark = pytest.mark.timeout(3600)  # a large plugin takes a compiler a minute of its own, on a busy machine many
+
 ROOT = Path(__file__).parents[2]
 COMMON = ROOT / "plugins" / "common"
 FOLDERS = [
