@@ -1,12 +1,18 @@
-"""Configuration: file < environment < flags, and no misspelt name is ever ignored."""
+"""Configuration: file < environment < flags, no misspelt name is ever ignored, and everything is documented."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
 from verifier.api import Listener, Tls
-from verifier.config import load_settings, parse_overrides, show
+from verifier.config import Settings, load_settings, parse_overrides, show
 from verifier.errors import ConfigError
+from verifier.telemetry import Metrics
+
+OPERATING = (Path(__file__).parents[1] / "docs" / "operating.md").read_text()
 
 
 @pytest.fixture
@@ -100,3 +106,28 @@ def test_private_listeners_need_none(address):
 def test_addresses_that_are_none(address):
     with pytest.raises(ConfigError, match="neither host:port nor unix:/path"):
         Listener("server.listen", (address,)).check()
+
+
+def _documented(section: str) -> set[str]:
+    """Names in the first column of the tables under a section's heading, and section.name anywhere."""
+    names = set(re.findall(rf"\b{section}\.([a-z_]+)", OPERATING))
+    for part in OPERATING.split("\n### ")[1:]:
+        if section in part.splitlines()[0].replace(":", ",").split(","):
+            cells = re.findall(r"^\| ([^|]+) \|", part, re.MULTILINE)
+            names |= {name.strip() for cell in cells for name in cell.split(",")}
+    return names
+
+
+@pytest.mark.parametrize("section", Settings.model_fields)
+def test_every_setting_is_documented(section):
+    settings = set(type(getattr(Settings(), section)).model_fields)
+    assert settings <= _documented(section)
+
+
+def test_every_metric_is_documented():
+    metrics = Metrics()
+    metrics.watch_queues(dict)
+    names = {family.name + ("_total" if family.type == "counter" else "") for family in metrics.registry.collect()}
+    assert names == set(
+        re.findall(r"`?(verifier_[a-z_]+)(?=[`,]? ?[,|`])", OPERATING.split("## Metrics")[1].split("## Alerts")[0])
+    )
