@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
+import pytest
 from _daemon_process import ROOT, DaemonProcess
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -66,12 +67,10 @@ def wait_until(condition: Callable[[], object], what: str, timeout_s: float = WA
 @contextmanager
 def refused(code: grpc.StatusCode, text: str = "") -> Iterator[None]:
     """The block's call ends with this status, whose text contains `text`."""
-    try:
+    with pytest.raises(grpc.RpcError) as caught:
         yield
-    except grpc.RpcError as error:
-        assert (error.code(), text in error.details()) == (code, True), f"{error.code()}: {error.details()}"
-        return
-    raise AssertionError(f"the call was accepted, not refused with {code}")
+    error = caught.value
+    assert (error.code(), text in error.details()) == (code, True), f"{error.code()}: {error.details()}"
 
 
 def copy_plugin(

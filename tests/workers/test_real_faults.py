@@ -53,6 +53,23 @@ def test_the_worker_is_replaced_and_serves_again(make_worker, faulty, real_id, v
     assert counted in kind
 
 
+def test_on_a_device_that_runs_one_batch_at_a_time_the_first_has_done_it(make_worker, faulty):
+    worker = make_worker("cpu", backoff_first_s=0.02, backoff_max_s=3600.0)
+    worker.start()
+    for instance_id in (1, 2):
+        worker.load(instance_id, *faulty(worker.device.target))
+    faults: list[list[int]] = []
+    worker.on_fault = lambda worker, instance_ids, error: faults.append(list(instance_ids))
+    good, bad = batch_of(b"a"), batch_of(b"C")
+    crashes = 20  # a doubled pause after each would be hours
+    for crash in range(crashes):
+        futures = [worker.run(i, VERIFY, batch.key, [batch]) for i, batch in ((1, good), (1, bad), (2, good))]
+        for future in futures[1:]:
+            assert isinstance(future.exception(WAIT_S), BackendError)
+        wait_for(lambda crash=crash: worker.restarts == crash + 1 and worker.state is WorkerState.UP)
+    assert faults == [[1]] * crashes
+
+
 PARENT = """
 import pickle, sys
 from verifier.workers import Worker, WorkerOptions

@@ -113,6 +113,7 @@ def test_every_batch_in_flight_fails_at_once(start, tmp_path):
     watch.wait_up(2)
     assert worker.room() == 4
     works(worker)
+    assert watch.faults == [], "killed from outside: no plugin did it"
 
 
 @pytest.mark.parametrize("killed_device", ["cpu", "fake:0"])

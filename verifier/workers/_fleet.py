@@ -53,7 +53,7 @@ class Fleet:
         self._state_listeners.append(listener)
 
     def on_fault(self, listener: FaultListener) -> None:
-        """`listener(worker, instance_ids, error)`: a process was lost while these ran, the likeliest cause first.
+        """`listener(worker, instance_ids, error)`: a process was lost, and one of these did it, the likeliest first.
 
         Also called where an instance could not be loaded again. The process is replaced afterwards: an instance
         that the listener unloads is not loaded again.

@@ -39,7 +39,11 @@ __all__ = ["Loss", "Process"]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Why a process was lost, and which instances it was running, the likeliest cause first."""
+    """Why a process was lost, and which instances may have done it, the likeliest first.
+
+    None where it was killed from outside. One alone where that is certain: nothing else ran, or the device runs one
+    batch at a time.
+    """
 
     kind: str  # died, sticky, watchdog, start
     error: BackendError
@@ -78,6 +82,7 @@ class Process:
         self._tickets = 0
         self._head_since = 0.0
         self._loading: int | None = None
+        self._one_by_one = False  # the child takes a batch when it has done the one before
         self._stopping = False
         memory = Slots.create(options.slots, options.slot_bytes)
         try:
@@ -97,6 +102,7 @@ class Process:
         """Has the child open its device. Raises DeviceUnavailableError, BackendError."""
         device = self._ask(Hello(self.device_id, self._options), self._options.start_timeout_s, "start")
         assert isinstance(device, DeviceInfo)
+        self._one_by_one = device.unified
         return device
 
     def load(self, instance_id: int, plan: Plan, image: Image) -> None:
@@ -166,11 +172,15 @@ class Process:
                 return
             flights = list(self._flights.values())
             self._flights.clear()
-            running = [flight.job.instance_id for flight in flights]
+            running = [flight.job.instance_id for flight in flights[: 1 if self._one_by_one else None]]
             if self._loading is not None:
                 running.insert(0, self._loading)
             self._popen.kill()
-            problem = problem or f"its process ended: {self._ending()}"
+            if kind == "died":
+                code = self._exit_code()
+                problem = f"its process ended: {_ending(code)}"
+                if code in _FROM_OUTSIDE:
+                    running = []
             error = BackendError(f"{self.device_id}: {problem}", sticky=True)
             self.loss = Loss(kind, error, tuple(dict.fromkeys(running)))
             self._changed.notify_all()
@@ -301,9 +311,18 @@ class Process:
             self._on_error("batch")
             flight.future.set_exception(answer.problem.error())
 
-    def _ending(self) -> str:
+    def _exit_code(self) -> int | None:
         try:
-            code = self._popen.wait(1.0)
+            return self._popen.wait(1.0)
         except subprocess.TimeoutExpired:
-            return "killed"
-        return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
+            return None
+
+
+# A plugin's crash has other signals; these are an operator's, or of a system that is out of memory.
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "killed"
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"

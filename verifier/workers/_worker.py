@@ -217,9 +217,12 @@ class Worker:
                 while not process.lost.wait(check_s):
                     if process.overdue():
                         process.lose("watchdog", "a batch took longer than its limit")
-                if time.monotonic() - since > options.backoff_reset_s:
+                loss = process.loss
+                # Where a plugin did it the device is sound, and the registry bounds how often that plugin may.
+                by_plugin = loss is not None and len(loss.instance_ids) == 1
+                if by_plugin or time.monotonic() - since > options.backoff_reset_s:
                     delay = options.backoff_first_s
-                error = None if process.loss is None else process.loss.error
+                error = None if loss is None else loss.error
             gone = self._end(error)
             if not self._first.done():
                 self._closing.set()
