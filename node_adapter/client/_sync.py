@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
-import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
@@ -16,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from node_adapter.client._columns import Values, pack
+from node_adapter.client._flight import Flight
 from node_adapter.client._jobs import Chunk, Job, Limits, digest_job, recover_job, verify_job
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
-from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure, may_retry, retry_after_s
+from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure
 from node_adapter.client._wire import new_stub, pb
-from node_adapter.errors import DeadlineError, RequestError, UnavailableError, UndecidedError
+from node_adapter.errors import RequestError, UndecidedError
 from verifier.schemes import fixed_width
 
 __all__ = ["VerifierClient"]
@@ -241,75 +240,13 @@ class VerifierClient:
         except UndecidedError as error:
             return job.failed(Chunk(0, job.items), error)
         chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
-        parts: list[R] = _Flight(self, job, chunks, deadline).parts()
-        return join(parts)
-
-
-class _Flight:
-    """The chunks of one batch: sent, waited for, sent again."""
-
-    def __init__(self, client: VerifierClient, job: Job[R], chunks: Sequence[Chunk], deadline: float) -> None:
-        self._method = getattr(client._stub, job.method)
-        self._ids = client._ids
-        self._retry = client._retry
-        self._room = client._in_flight
-        self._job: Job[Any] = job
-        self._chunks = chunks
-        self._deadline = deadline
-        self._parts: list[Any] = [None] * len(chunks)
-        self._waiting = [(0.0, number, 0) for number in range(len(chunks))]  # (when, chunk, attempt): a heap
-        self._flying: dict[Any, tuple[int, int, int]] = {}
-        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def parts(self) -> list[Any]:
-        """The result of every chunk. Raises RefusedError or AnswerError, and calls off the rest."""
-        try:
-            while self._waiting or self._flying:
-                self._send()
-                self._receive()
-        finally:
-            for call in self._flying:
-                call.cancel()
-        return self._parts
-
-    def _send(self) -> None:
-        now = time.monotonic()
-        while self._waiting and self._waiting[0][0] <= now and len(self._flying) < self._room:
-            _, number, attempt = heapq.heappop(self._waiting)
-            request_id = next(self._ids)
-            request = self._job.request(self._chunks[number], request_id)
-            try:
-                call = self._method.future(request, timeout=max(0.0, self._deadline - now))
-            except ValueError:  # grpc's answer on a closed channel
-                self._fail(number, UnavailableError("the client is closed"))
-                continue
-            self._flying[call] = number, attempt, request_id
-            call.add_done_callback(self._done.put)
-
-    def _receive(self) -> None:
-        if not self._waiting and not self._flying:
-            return
-        wait = self._deadline + 1.0 - time.monotonic()
-        if self._waiting and len(self._flying) < self._room:
-            wait = min(wait, self._waiting[0][0] - time.monotonic())
-        try:
-            call = self._done.get(timeout=max(0.0, wait))
-        except queue.Empty:
-            return
-        number, attempt, request_id = self._flying.pop(call)
-        code = call.code()
-        if code is grpc.StatusCode.OK:
-            self._parts[number] = self._job.answer(call.result(), self._chunks[number], request_id)
-            return
-        error = failure(code, call.details() or "")
-        if not isinstance(error, UndecidedError):
-            raise error
-        if may_retry(code) and attempt + 1 < self._retry.attempts:
-            again = time.monotonic() + self._retry.delay_s(attempt, retry_after_s(call.trailing_metadata()))
-            if again < self._deadline:
-                heapq.heappush(self._waiting, (again, number, attempt + 1))
-                return
-        self._fail(number, error)
-
-    def _fail(self, number: int, error: UndecidedError | DeadlineError) -> None:
-        self._parts[number] = self._job.failed(self._chunks[number], error)
+        flight = Flight(
+            getattr(self._stub, job.method),
+            job,
+            chunks,
+            ids=self._ids,
+            retry=self._retry,
+            in_flight=self._in_flight,
+            deadline=deadline,
+        )
+        return join(flight.parts())

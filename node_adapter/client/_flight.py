@@ -1,0 +1,101 @@
+"""The chunks of one batch of the blocking client: sent, waited for, sent again."""
+
+from __future__ import annotations
+
+import heapq
+import queue
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from node_adapter.client._jobs import Chunk, Job
+from node_adapter.client._results import Result
+from node_adapter.client._transport import Retry, failure, may_retry, retry_after_s
+from node_adapter.errors import UnavailableError, UndecidedError
+
+__all__ = ["Flight"]
+
+R = TypeVar("R", bound=Result)
+
+
+class Flight(Generic[R]):
+    """`call` is the RPC's multi-callable; `ids` gives request ids; at most `in_flight` requests are under way."""
+
+    def __init__(
+        self,
+        call: Any,
+        job: Job[R],
+        chunks: Sequence[Chunk],
+        *,
+        ids: Iterator[int],
+        retry: Retry,
+        in_flight: int,
+        deadline: float,
+    ) -> None:
+        self._call = call
+        self._job = job
+        self._chunks = chunks
+        self._ids = ids
+        self._retry = retry
+        self._in_flight = in_flight
+        self._deadline = deadline
+        self._parts: dict[int, R] = {}
+        self._waiting = [(0.0, number, 0) for number in range(len(chunks))]  # (when, chunk, attempt): a heap
+        self._flying: dict[Any, tuple[int, int, int]] = {}  # call: (chunk, attempt, request id)
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def parts(self) -> list[R]:
+        """The result of every chunk. Raises RefusedError or AnswerError, and calls off the rest."""
+        try:
+            while len(self._parts) < len(self._chunks):
+                self._send()
+                self._receive()
+        finally:
+            for call in self._flying:
+                call.cancel()
+        return [self._parts[number] for number in range(len(self._chunks))]
+
+    def _send(self) -> None:
+        now = time.monotonic()
+        while self._waiting and self._waiting[0][0] <= now and len(self._flying) < self._in_flight:
+            _, number, attempt = heapq.heappop(self._waiting)
+            request_id = next(self._ids)
+            request = self._job.request(self._chunks[number], request_id)
+            try:
+                call = self._call.future(request, timeout=max(0.0, self._deadline - now))
+            except ValueError:  # grpc's answer on a closed channel
+                self._fail(number, UnavailableError("the client is closed"))
+                continue
+            self._flying[call] = number, attempt, request_id
+            call.add_done_callback(self._done.put)
+
+    def _receive(self) -> None:
+        """Waits for an answer, or until it is time to send again."""
+        if not self._flying and not self._waiting:
+            return
+        wait = None
+        if self._waiting and len(self._flying) < self._in_flight:
+            wait = max(0.0, self._waiting[0][0] - time.monotonic())
+        try:
+            call = self._done.get(timeout=wait)
+        except queue.Empty:
+            return
+        number, attempt, request_id = self._flying.pop(call)
+        code = call.code()
+        if code is grpc.StatusCode.OK:
+            self._parts[number] = self._job.answer(call.result(), self._chunks[number], request_id)
+            return
+        error = failure(code, call.details() or "")
+        if not isinstance(error, UndecidedError):
+            raise error
+        if may_retry(code) and attempt + 1 < self._retry.attempts:
+            again = time.monotonic() + self._retry.delay_s(attempt, retry_after_s(call.trailing_metadata()))
+            if again < self._deadline:
+                heapq.heappush(self._waiting, (again, number, attempt + 1))
+                return
+        self._fail(number, error)
+
+    def _fail(self, number: int, error: UndecidedError) -> None:
+        self._parts[number] = self._job.failed(self._chunks[number], error)
