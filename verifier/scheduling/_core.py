@@ -14,15 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from verifier.errors import BackendError, DeadlineError, RequestError, StoppingError
-from verifier.model import BatchKey, BatchResult
+from verifier.model import BatchResult
 from verifier.scheduling._backlog import Backlog, QueueLimits
+from verifier.scheduling._devices import Devices, DeviceState, Launch
 from verifier.scheduling._ports import Device, Instance, Lease, LeaseSource
 from verifier.scheduling._router import Load, Router
 from verifier.scheduling._work import Piece, Work, units
 from verifier.telemetry import Metrics
 from verifier.workers import WorkerState
 
-__all__ = ["Core", "Launch", "Outcome", "SchedulingOptions"]
+__all__ = ["Core", "Outcome", "SchedulingOptions"]
 
 _LOOK_AGAIN_S = 0.1  # how soon a request without a live device is looked at again
 _LEAST_RETRY_S, _MOST_RETRY_S = 0.01, 5.0
@@ -39,30 +40,6 @@ class SchedulingOptions:
     launches_per_device: int = 3  # in flight: copies in, kernels and copies out overlap
     retries: int = 2  # of a launch that failed
     unserved_wait_s: float = 10.0  # how long a request waits where none of its devices is up
-
-
-@dataclass(slots=True, eq=False)
-class Launch:
-    """Pieces of equal key on their way through one device, as one batch."""
-
-    device: Device
-    lease: Lease
-    key: BatchKey
-    pieces: list[Piece]
-    units: int
-    expected_s: float
-    begun: float
-    alone: bool  # nothing else was in flight there when it began
-    isolated: bool = False  # and nothing else may join it
-    failures: int = 0
-    failed_on: frozenset[str] = frozenset()
-
-    @property
-    def deadline(self) -> float | None:
-        """The latest of its pieces' deadlines; None where one has none."""
-        deadlines = [piece.work.deadline for piece in self.pieces]
-        known = [deadline for deadline in deadlines if deadline is not None]
-        return max(known) if len(known) == len(deadlines) else None
 
 
 @dataclass(slots=True)
@@ -84,22 +61,6 @@ class _Again:
     since: float  # when a device that they may run on was last seen
 
 
-@dataclass(slots=True)
-class _State:
-    device: Device
-    in_flight: list[Launch] = field(default_factory=list)
-    starting: int = 0  # decided, but not yet counted by the device's own room()
-    reserved: bool = False  # it is to become idle for a batch that must run alone
-
-    def busy_s(self, now: float) -> float:
-        """Seconds of work ahead of a new launch, by the model; the oldest launch has had some of its time."""
-        if not self.in_flight:
-            return 0.0
-        oldest = self.in_flight[0]
-        done = min(now - oldest.begun, oldest.expected_s)
-        return sum(launch.expected_s for launch in self.in_flight) - done
-
-
 class Core:
     """Guarded by the scheduler's lock; tests drive it with a clock of their own."""
 
@@ -109,7 +70,7 @@ class Core:
         self._options = options
         self._lease = lease
         self._metrics = metrics
-        self._states = {device.device.id: _State(device) for device in devices}
+        self._devices = Devices(devices, options.launches_per_device)
         self._again: list[_Again] = []
         self._deadlines: dict[Work, float] = {}
         self._next_deadline = float("inf")
@@ -129,7 +90,7 @@ class Core:
     def _retry_after_s(self, work: Work) -> float:
         key = work.batch.key
         held = self.backlog.held.get(key.plugin)
-        up = [state.device.device for state in self._states.values() if state.device.state is WorkerState.UP]
+        up = [state.device.device for state in self._devices if state.device.state is WorkerState.UP]
         if held is None or not up:
             return _MOST_RETRY_S
         seconds = 0.5 * units(held.items, held.bytes) / self.router.rate(key, up)
@@ -154,7 +115,7 @@ class Core:
         self.unserved = False
         self._expire(now)
         launch = self._retry(now)
-        if launch is not None or not any(map(self._has_room, self._states.values())):
+        if launch is not None or not any(map(self._devices.has_room, self._devices)):
             return launch
         given_up = -1
         while given_up != len(self.outcomes):  # what was given up had others behind it
@@ -183,7 +144,7 @@ class Core:
                 self._give_up(work, error)
                 return None
         instance = work.lease.instance
-        states = self._up(instance)
+        states = self._devices.up(instance)
         if not states:
             self.unserved = True
             if not work.taken:
@@ -198,8 +159,8 @@ class Core:
         total = units(waiting, work.batch.nbytes * waiting // work.batch.items)
         loads = [Load(state.device.device, state.busy_s(now)) for state in states]
         for share in self.router.shares(key, total, loads):
-            state = self._states[share.device_id]
-            if self._has_room(state):
+            state = self._devices[share.device_id]
+            if self._devices.has_room(state):
                 items = -(-waiting * share.units // total)
                 pieces = self._take(work, instance, state.device, items)
                 return self._launch(state, work.lease, pieces, now)
@@ -224,7 +185,7 @@ class Core:
         return work.lease.instance.id == instance.id
 
     def _launch(
-        self, state: _State, lease: Lease, pieces: list[Piece], now: float, again: _Again | None = None
+        self, state: DeviceState, lease: Lease, pieces: list[Piece], now: float, again: _Again | None = None
     ) -> Launch:
         key = pieces[0].work.batch.key
         size = sum(units(p.items, p.work.nbytes_between(p.begin, p.end)) for p in pieces)
@@ -241,16 +202,16 @@ class Core:
 
     def started(self, launch: Launch) -> None:
         """The device has the launch, and counts it in its room()."""
-        self._states[launch.device.device.id].starting -= 1
+        self._devices[launch.device.device.id].starting -= 1
 
     def finished(self, launch: Launch, outcome: list[BatchResult] | BaseException, now: float) -> None:
         """Takes what a launch came to."""
-        state = self._states[launch.device.device.id]
+        state = self._devices[launch.device.device.id]
         state.in_flight.remove(launch)
         if not isinstance(outcome, BaseException):
             seconds = now - launch.begun if launch.alone else outcome[0].timings.device_ns / 1e9
             self.router.observe(launch.device.device, launch.key, launch.units, seconds)
-            items = sum(piece.items for piece in launch.pieces)
+            items = launch.items
             self._metrics.launched(launch.key.plugin, launch.device.device.id, items, outcome[0].timings.device_ns)
             if launch.failed_on:
                 self._metrics.fallback(launch.key.plugin, "device_failed", items)
@@ -276,7 +237,7 @@ class Core:
 
     def _retry(self, now: float) -> Launch | None:
         """The next launch of what has failed before. Devices that it waits for get nothing new meanwhile."""
-        for state in self._states.values():
+        for state in self._devices:
             state.reserved = False
         # Those that failed least go first.
         for again in sorted(self._again, key=lambda again: again.failures):
@@ -289,7 +250,7 @@ class Core:
             states = self._other_devices(lease.instance, again, now)
             if states:
                 again.since = now
-            for state in filter(self._has_room, states):
+            for state in filter(self._devices.has_room, states):
                 if again.isolated and state.in_flight:
                     state.reserved = True
                     break
@@ -305,28 +266,14 @@ class Core:
             again.pieces = [piece for piece in again.pieces if piece not in dropped]
             self._put_all(dropped)
 
-    def _other_devices(self, instance: Instance, again: _Again, now: float) -> list[_State]:
+    def _other_devices(self, instance: Instance, again: _Again, now: float) -> list[DeviceState]:
         """Devices that have not failed on this piece, or those that have and were started anew; the best first."""
-        up = self._up(instance)
+        up = self._devices.up(instance)
         fresh = [state for state in up if state.device.device.id not in again.failed_on]
         loads = [Load(state.device.device, state.busy_s(now)) for state in fresh or up]
         items = sum(piece.items for piece in again.pieces)
         shares = self.router.shares(again.pieces[0].work.batch.key, items, loads)
-        return [self._states[share.device_id] for share in shares]
-
-    def _up(self, instance: Instance) -> list[_State]:
-        return [
-            self._states[device.device.id]
-            for device in instance.workers
-            if device.state is WorkerState.UP and device.device.id in self._states
-        ]
-
-    def _has_room(self, state: _State) -> bool:
-        if len(state.in_flight) >= self._options.launches_per_device or state.reserved:
-            return False
-        if state.in_flight and state.in_flight[0].isolated:
-            return False
-        return state.device.state is WorkerState.UP and state.device.room() > state.starting
+        return [self._devices[share.device_id] for share in shares]
 
     def _late(self, work: Work, now: float) -> bool:
         return work.deadline is not None and work.deadline <= now

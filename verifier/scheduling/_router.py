@@ -115,6 +115,8 @@ class Router:
             parts = [((done - delay) / cost.per_unit, device_id) for delay, cost, device_id in taking]
             least, device_id = min(parts)
             if least >= max(_LEAST_UNITS, _LEAST_SHARE * units):
+                if done >= alone.done_s:  # the fastest was left out on the way here
+                    break
                 return [Share(name, round(part), done) for part, name in sorted(parts, reverse=True)]
             taking = [model for model in taking if model[2] != device_id]
         return [alone]

@@ -17,7 +17,8 @@ import structlog
 from verifier.errors import CapacityError, DeadlineError, StoppingError
 from verifier.model import Batch, BatchKey, BatchResult
 from verifier.scheduling._backlog import Held
-from verifier.scheduling._core import Core, Launch, Outcome, SchedulingOptions
+from verifier.scheduling._core import Core, Outcome, SchedulingOptions
+from verifier.scheduling._devices import Launch
 from verifier.scheduling._ports import Device, LeaseSource
 from verifier.scheduling._work import Clock, Priority, Work
 from verifier.telemetry import Metrics
@@ -141,7 +142,7 @@ class Scheduler:
                 "launch_failed",
                 device=launch.device.device.id,
                 instance=launch.lease.instance.label,
-                items=sum(piece.items for piece in launch.pieces),
+                items=launch.items,
                 failures=launch.failures + 1,
                 error=f"{type(error).__name__}: {error}",
             )
