@@ -170,12 +170,13 @@ class Requests:
         return request.address_hash
 
     def _named_keys(self, algorithm: str, request: pb.VerifyRequest) -> KeySet:
-        if bool(request.key_table) == bool(request.key_set):
-            problem = "and key_set are both given" if request.key_table else "or key_set is needed with INDEX"
+        table = request.key_table  # read once: every access copies it
+        if bool(table) == bool(request.key_set):
+            problem = "and key_set are both given" if table else "or key_set is needed with INDEX"
             raise RequestError("key_table", problem)
-        if request.key_table:
-            self._check_bytes(len(request.key_table))
-            return key_table(algorithm, request.key_table)
+        if table:
+            self._check_bytes(len(table))
+            return key_table(algorithm, table)
         keys = self._key_sets.get(request.key_set)
         if keys.algorithm != algorithm:
             raise RequestError("key_set", f"its keys are for {keys.algorithm}, not {algorithm}")
