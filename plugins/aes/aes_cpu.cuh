@@ -9,8 +9,15 @@ typedef long long AesBlock __attribute__((vector_size(16)));
 
 #define WITH_AES __attribute__((target("aes,sse4.1")))
 #if defined(__AVX512F__)
-typedef char AesBlocks __attribute__((vector_size(64)));  // four
 #define WITH_WIDE_AES __attribute__((target("vaes,avx512f")))
+// Four blocks. The two compilers name their instructions differently.
+#if defined(__clang__)
+typedef long long AesBlocks __attribute__((vector_size(64)));
+#define WIDE_AES(step, x, key) __builtin_ia32_##step##512(x, key)
+#else
+typedef char AesBlocks __attribute__((vector_size(64)));
+#define WIDE_AES(step, x, key) (AesBlocks) __builtin_ia32_v##step##_v64qi(x, key)
+#endif
 #endif
 
 struct AesInstructions {
@@ -63,13 +70,11 @@ WITH_WIDE_AES static void aes_run_wide(const AesBlocks* wide, u32 rounds, u8* bl
         const AesBlocks key = wide[r];
         FULL_UNROLL
         for (u32 i = 0; i < 8; i++)
-            x[i] = DECRYPT ? (AesBlocks)__builtin_ia32_vaesdec_v64qi(x[i], key)
-                           : (AesBlocks)__builtin_ia32_vaesenc_v64qi(x[i], key);
+            x[i] = DECRYPT ? WIDE_AES(aesdec, x[i], key) : WIDE_AES(aesenc, x[i], key);
     }
     FULL_UNROLL
     for (u32 i = 0; i < 8; i++)
-        x[i] = DECRYPT ? (AesBlocks)__builtin_ia32_vaesdeclast_v64qi(x[i], wide[rounds])
-                       : (AesBlocks)__builtin_ia32_vaesenclast_v64qi(x[i], wide[rounds]);
+        x[i] = DECRYPT ? WIDE_AES(aesdeclast, x[i], wide[rounds]) : WIDE_AES(aesenclast, x[i], wide[rounds]);
     __builtin_memcpy(blocks, x, sizeof x);
 }
 #endif
