@@ -2,7 +2,8 @@
 //
 // An odd k < 2^(w m) is the sum over m windows of d[i] 2^(w i) with odd digits d[i], |d[i]| < 2^w: where v[i] are the
 // w-bit windows of V = (k >> 1) + 2^(w m - 1), d[i] = 2 v[i] + 1 - 2^w, because
-// sum (2 v[i] + 1 - 2^w) 2^(w i) = 2 V + 1 - 2^(w m) = k. Every window has an addition, so that a warp never diverges.
+// sum (2 v[i] + 1 - 2^w) 2^(w i) = 2 V + 1 - 2^(w m) = k. Inverting all bits of V negates every digit, and so k. Every
+// window has an addition, so that a warp never diverges.
 #pragma once
 #include "curve_points.cuh"
 
@@ -26,13 +27,14 @@ struct Windows {
     u32* words;
     u32 stride;
 
-    DEVICE void set(const Windows& windows, const Words& k) {
+    // `negative` is a mask: all ones stand for -k.
+    DEVICE void set(const Windows& windows, const Words& k, u32 negative) {
         constexpr u32 TOP = WIDTH * COUNT - 1;
         UNROLL for (u32 i = 0; i < WORDS; i++) {
             u32 word = 0;
             if (i < 8) word = k.w[i] >> 1 | (i < 7 ? k.w[i + 1] << 31 : 0);
             if (i == TOP / 32) word |= 1u << TOP % 32;
-            windows.words[i * windows.stride] = word;
+            windows.words[i * windows.stride] = word ^ negative;
         }
     }
 

@@ -14,7 +14,7 @@ struct FastPoint {
     typedef typename F::Element Element;
     Element x, y, z, w;
 
-    // 3M + 5S (and M for w where `carry_w`), a = 0: 2M + 5S. With y = 2Y: S = 4XY^2 = x y^2, M = 3x^2 + w,
+    // 2M + 5S, and M for w where `carry_w`. With y = 2Y: S = 4XY^2 = x y^2, M = 3x^2 + w,
     // x' = M^2 - 2S, y' = M (2S - 2x') - y^4, z' = y z, w' = w y^4; 2S = (x + y^2)^2 - x^2 - y^4.
     // The order of the statements is one that came out fast.
     DEVICE void twice(FastPoint& p, bool carry_w, Flags& flags) {

@@ -38,30 +38,25 @@ struct Ladder {
 
     u32* digits;  // DIGIT_WORDS, `stride` apart: those of u2's parts, then those of u1
     u32 stride;
-    u32 part_sign[C::PARTS], comb_sign;  // masks
 
     DEVICE Ladder start(u32* digits, u32 stride, const Words& u1, const Words& u2) {
-        Ladder ladder;
-        ladder.digits = digits, ladder.stride = stride;
+        const Ladder ladder = {digits, stride};
         Words odd[C::PARTS];
-        C::split(u2, odd, ladder.part_sign);
-        UNROLL for (u32 h = 0; h < C::PARTS; h++) Windows::set(part(ladder, h), odd[h]);
+        u32 negative[C::PARTS];
+        C::split(u2, odd, negative);
+        UNROLL for (u32 h = 0; h < C::PARTS; h++) Windows::set(part(ladder, h), odd[h], negative[h]);
         Words odd_u1;
-        ladder.comb_sign = odd_representative(odd_u1, u1, C::Order::modulus());
-        CombWindows::set(comb(ladder), odd_u1);
+        const u32 negative_u1 = odd_representative(odd_u1, u1, C::Order::modulus());
+        CombWindows::set(comb(ladder), odd_u1, negative_u1);
         return ladder;
     }
 
-    // Digit i of part h of u2, or of u1: its index in the table and the mask of its sign.
+    // Digit i of part h of u2, or of u1: its index in the table, and a mask that tells whether it is negative.
     DEVICE u32 part_digit(const Ladder& ladder, u32 h, u32 i, u32& negative) {
-        const u32 index = Windows::digit(part(ladder, h), i, negative);
-        negative ^= h ? ladder.part_sign[C::PARTS - 1] : ladder.part_sign[0];
-        return index;
+        return Windows::digit(part(ladder, h), i, negative);
     }
     DEVICE u32 comb_digit(const Ladder& ladder, u32 i, u32& negative) {
-        const u32 index = CombWindows::digit(comb(ladder), i, negative);
-        negative ^= ladder.comb_sign;
-        return index;
+        return CombWindows::digit(comb(ladder), i, negative);
     }
 
 private:
@@ -79,7 +74,7 @@ DEVICE u32* lane_table(const Batch& batch, const Lane& lane) {
 }
 
 // Q's odd multiples (2 e + 1) Q, e < TABLE, as (x, doubled y) on the curve isomorphic to C by a common z, which is
-// returned: (X, Y) there is (X / z^2, Y / z^3) on C. All inversions are avoided, for 8M + 3S an entry.
+// returned, and left behind the table: (X, Y) there is (X / z^2, Y / z^3) on C. It takes 8M + 3S an entry.
 template <class C>
 DEVICE typename C::Field::Element build_table(u32* table, const Words& qx, const Words& qy, Flags& flags) {
     typedef typename C::Field F;
@@ -124,7 +119,9 @@ DEVICE typename C::Field::Element build_table(u32* table, const Words& qx, const
         F::store(entry + 8, F::twice(py, flags));
         if constexpr (C::PARTS == 2) F::store(entry + 16, F::mul(px, F::from_words(C::beta(), flags), flags));
     }
-    return F::mul(z, scale, flags);
+    z = F::mul(z, scale, flags);
+    F::store(factors, z);
+    return z;
 }
 
 // u1 G + u2 Q with plain ordinate; void where a flag was raised or z is zero.
@@ -147,12 +144,15 @@ DEVICE FastPoint<C> double_scalar(
     u32* table = lane_table<C>(batch, lane);
     const Element common_z = build_table<C>(table, load(scratch, QX), load(scratch, QY), flags);
 
-    // On the isomorphic curve a is a z^4 with the common z.
+    // On the isomorphic curve a is a z^4 with the common z. Both are kept in memory: the loop has no registers for them.
+    u32* const kept_z = table + L::TABLE * L::ENTRY_WORDS;
+    u32* const kept_a = kept_z + 8;
     P p;
     Element a = F::zero();
     if constexpr (C::A_IS_MINUS_3) {
         const Element z4 = F::sqr(F::sqr(common_z, flags), flags);
         a = F::sub_sub_twice(F::zero(), z4, z4, flags);
+        F::store(kept_a, a);
     }
     u32 negative;
     u32 e = L::part_digit(ladder, 0, L::Windows::COUNT - 1, negative);
@@ -179,11 +179,11 @@ DEVICE FastPoint<C> double_scalar(
             P::add_doubled(p, x, y, flags);
         }
         if constexpr (C::A_IS_MINUS_3) {
-            if (i > 0) p.w = F::mul(F::sqr(F::sqr(p.z, flags), flags), a, flags);
+            if (i > 0) p.w = F::mul(F::sqr(F::sqr(p.z, flags), flags), F::load(kept_a), flags);
         }
         sync(lane);
     }
-    p.z = F::mul(p.z, common_z, flags);  // back on C
+    p.z = F::mul(p.z, F::load(kept_z), flags);  // back on C
     p.y = F::half(p.y);
 
     // The next entry is on its way while one is added.
