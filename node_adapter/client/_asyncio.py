@@ -15,13 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from node_adapter.client._columns import Values
-from node_adapter.client._jobs import Chunk, Job, Limits, digest_job, recover_job, verify_job
+from node_adapter.client._jobs import (
+    Chunk,
+    Job,
+    Limits,
+    digest_job,
+    recover_job,
+    register_request,
+    registered,
+    verify_job,
+)
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
-from node_adapter.client._scheme import Hash, Priority, Scheme
+from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
 from node_adapter.client._sync import VerifierClient
 from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure, may_retry, retry_after_s
 from node_adapter.client._wire import new_stub, pb
-from node_adapter.errors import UndecidedError
+from node_adapter.errors import RequestError, UndecidedError
 
 __all__ = ["AsyncVerifierClient"]
 
@@ -77,18 +86,15 @@ class AsyncVerifierClient:
     async def limits(self, timeout_s: float | None = None) -> Limits:
         """What the daemon accepts; asked once. Waits for a daemon that is still starting."""
         if self._limits is None:
-            try:
-                answer = await self._stub.GetLimits(
-                    pb.GetLimitsRequest(),
-                    timeout=self._timeout_s if timeout_s is None else timeout_s,
-                    wait_for_ready=True,
-                )
-            except grpc.aio.AioRpcError as error:
-                raise failure(error.code(), error.details() or "") from None
+            answer = await self.served(timeout_s)
             self._limits = Limits(
                 answer.max_items, answer.max_batch_bytes, answer.max_message_bytes, answer.preferred_items
             )
         return self._limits
+
+    async def served(self, timeout_s: float | None = None) -> Any:
+        """The daemon's limits and the operations that it serves now."""
+        return await self._call("GetLimits", pb.GetLimitsRequest(), timeout_s)
 
     async def verify(
         self,
@@ -143,6 +149,26 @@ class AsyncVerifierClient:
     ) -> Digests:
         """Hashes messages."""
         return await self._run(digest_job(hash_, inputs, priority=priority), timeout_s, allow_undecided)
+
+    async def register_keys(self, algorithm: Algorithm, key_encoding: KeyEncoding, keys: Values) -> int:
+        """Registers public keys with the daemon and returns the handle for `key_set`."""
+        answer = await self._call("RegisterKeys", register_request(algorithm, key_encoding, keys), None)
+        try:
+            return registered(answer)
+        except RequestError:
+            await self.release_keys(answer.key_set)
+            raise
+
+    async def release_keys(self, key_set: int) -> None:
+        """Gives up a handle of `register_keys`."""
+        await self._call("ReleaseKeys", pb.ReleaseKeysRequest(key_set=key_set), None)
+
+    async def _call(self, method: str, request: Any, timeout_s: float | None) -> Any:
+        seconds = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            return await getattr(self._stub, method)(request, timeout=seconds, wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            raise failure(error.code(), error.details() or "") from None
 
     async def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = await self._ask(job, timeout_s)

@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from node_adapter.client._columns import Column, Values, pack, take, unique
 from node_adapter.client._results import Digests, Recovered, Result, Served, Verdicts, expand
-from node_adapter.client._scheme import Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
+from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
 from node_adapter.client._wire import pb
 from node_adapter.errors import AnswerError, RequestError, UndecidedError
 from verifier.model import Code, bitmap_bytes
+from verifier.schemes import fixed_width
 
-__all__ = ["Chunk", "Job", "Limits", "digest_job", "recover_job", "verify_job"]
+__all__ = ["Chunk", "Job", "Limits", "digest_job", "recover_job", "register_request", "registered", "verify_job"]
 
 R = TypeVar("R", bound=Result)
 Bytes = npt.NDArray[np.uint8]
@@ -193,6 +194,25 @@ def digest_job(hash_: Hash, inputs: Values, *, priority: Priority) -> Job[Digest
         return pb.DigestRequest(hash=int(hash_), priority=int(priority))
 
     return Job("Digest", columns, make, _read_digests, _no_digests)
+
+
+def register_request(algorithm: Algorithm, key_encoding: KeyEncoding, keys: Values) -> Any:
+    """The message that registers keys."""
+    column = pack("keys", keys, fixed_width("key", {"key_encoding": key_encoding.name}))
+    return pb.RegisterKeysRequest(
+        algorithm=int(algorithm),
+        key_encoding=int(key_encoding),
+        keys=column.cut(0, column.items),
+        items=_some(column.items),
+    )
+
+
+def registered(answer: Any) -> int:
+    """The handle in an answer. Raises RequestError where some keys are not keys of the curve."""
+    bad = np.frombuffer(answer.problems.index, "<u4")
+    if bad.size:
+        raise RequestError("keys", f"{bad.size} are not keys of the curve, the first at {bad[0]}")
+    return int(answer.key_set)
 
 
 def _some(items: int) -> int:

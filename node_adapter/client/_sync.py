@@ -13,15 +13,23 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from node_adapter.client._columns import Values, pack
+from node_adapter.client._columns import Values
 from node_adapter.client._flight import Flight
-from node_adapter.client._jobs import Chunk, Job, Limits, digest_job, recover_job, verify_job
+from node_adapter.client._jobs import (
+    Chunk,
+    Job,
+    Limits,
+    digest_job,
+    recover_job,
+    register_request,
+    registered,
+    verify_job,
+)
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
 from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure
 from node_adapter.client._wire import new_stub, pb
 from node_adapter.errors import RequestError, UndecidedError
-from verifier.schemes import fixed_width
 
 __all__ = ["VerifierClient"]
 
@@ -194,22 +202,12 @@ class VerifierClient:
 
         Raises RequestError naming the first keys that are not keys of the curve.
         """
-        column = pack("keys", keys, fixed_width("key", {"key_encoding": key_encoding.name}))
-        answer = self._call(
-            "RegisterKeys",
-            pb.RegisterKeysRequest(
-                algorithm=int(algorithm),
-                key_encoding=int(key_encoding),
-                keys=column.cut(0, column.items),
-                items=column.items,
-            ),
-            None,
-        )
-        if answer.problems.index:
-            bad = np.frombuffer(answer.problems.index, "<u4")
+        answer = self._call("RegisterKeys", register_request(algorithm, key_encoding, keys), None)
+        try:
+            return registered(answer)
+        except RequestError:
             self.release_keys(answer.key_set)
-            raise RequestError("keys", f"{bad.size} are not keys of the curve, the first at {bad[0]}")
-        return int(answer.key_set)
+            raise
 
     def release_keys(self, key_set: int) -> None:
         """Gives up a handle of `register_keys`."""

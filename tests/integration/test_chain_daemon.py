@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 
 import _sm2
 import numpy as np
@@ -13,8 +14,8 @@ from _daemon_process import DaemonProcess
 
 from node_adapter import LocalVerifier
 from node_adapter.chain import FAULTS, TRANSACTION_SCHEME, Simulation, make_pool
-from node_adapter.client import AsyncVerifierClient, Hash, Items, Retry, VerifierClient
-from node_adapter.errors import NotServedError, RefusedError
+from node_adapter.client import AsyncVerifierClient, Hash, Items, KeyEncoding, Retry, VerifierClient
+from node_adapter.errors import NotServedError, RefusedError, RequestError
 from verifier.model import Code
 
 
@@ -88,12 +89,7 @@ def test_registered_keys(daemon, pool):
     good = [entry.transaction for entry in pool.entries if entry.fault is None]
     keys = sorted({tx.key for tx in good})
     index = np.array([keys.index(tx.key) for tx in good], np.uint32)
-    scheme = TRANSACTION_SCHEME.__class__(
-        TRANSACTION_SCHEME.algorithm,
-        TRANSACTION_SCHEME.input_kind,
-        TRANSACTION_SCHEME.signature_encoding,
-        key_encoding=type(TRANSACTION_SCHEME.key_encoding).INDEX,
-    )
+    scheme = replace(TRANSACTION_SCHEME, key_encoding=KeyEncoding.INDEX)
     inputs, signatures = [tx.body() for tx in good], [tx.signature for tx in good]
     with VerifierClient(daemon.address) as client:
         assert client.verify(scheme, inputs, signatures, index, key_table=b"".join(keys)).valid.all()
@@ -104,6 +100,17 @@ def test_registered_keys(daemon, pool):
         client.release_keys(handle)
         with pytest.raises(RefusedError):
             client.verify(scheme, inputs, signatures, index, key_set=handle)
+        with pytest.raises(RequestError, match="1 are not keys of the curve, the first at 1"):
+            client.register_keys(scheme.algorithm, TRANSACTION_SCHEME.key_encoding, [keys[0], bytes(64)])
+
+    async def ask():
+        async with AsyncVerifierClient(daemon.address) as client:
+            handle = await client.register_keys(scheme.algorithm, TRANSACTION_SCHEME.key_encoding, keys)
+            verdicts = await client.verify(scheme, inputs, signatures, index, key_set=handle)
+            await client.release_keys(handle)
+            return verdicts
+
+    assert asyncio.run(ask()).valid.all()
 
 
 def test_a_dying_worker_in_the_middle_changes_nothing(daemon, pool):

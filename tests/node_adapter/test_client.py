@@ -434,3 +434,21 @@ def test_exports_are_sorted_and_there():
     names = node_adapter.client.__all__
     assert sorted(names, key=lambda n: (not n.isupper(), n[0].islower(), n)) == names
     assert all(hasattr(node_adapter.client, name) for name in names)
+
+
+def test_calls_go_round_the_daemons_of_a_target(connect):
+    with MockVerifier(by_first_byte) as a, MockVerifier(by_first_byte) as b, MockVerifier(by_first_byte) as c:
+        daemons = (a, b, c)
+        target = "ipv4:" + ",".join(daemon.target for daemon in daemons)
+        client = connect(target, chunk_items=10, in_flight=1)
+        for _ in range(10):
+            assert client.call("verify", SCHEME, *batch([1] * 60)).valid.all()
+        counts = [len(daemon.requests) for daemon in daemons]
+        assert sum(counts) == 60
+        assert min(counts) >= 10
+
+
+def test_calls_go_around_a_daemon_that_is_down(connect):
+    with MockVerifier(by_first_byte) as daemon:
+        client = connect(f"ipv4:127.0.0.1:1,{daemon.target}", chunk_items=1)
+        assert client.call("verify", SCHEME, *batch([1, 2, 1, 2])).codes.tolist() == [1, 2, 1, 2]
