@@ -81,7 +81,16 @@ def test_a_plugin_s_life(admin, make):
         ("Load", admin_pb2.LoadPluginRequest(plugin="/nowhere"), grpc.StatusCode.NOT_FOUND, "/nowhere"),
         ("Load", admin_pb2.LoadPluginRequest(plugin="sm9"), grpc.StatusCode.NOT_FOUND, "sm9 is not in"),
         ("Load", admin_pb2.LoadPluginRequest(plugin="Sm 9"), grpc.StatusCode.NOT_FOUND, "neither name"),
-        ("Load", admin_pb2.LoadPluginRequest(plugin="../x.bundle"), grpc.StatusCode.FAILED_PRECONDITION, "x.bundle"),
+        ("Load", admin_pb2.LoadPluginRequest(plugin="../x.bundle"), grpc.StatusCode.NOT_FOUND, "x.bundle"),
+        (
+            "Load",
+            admin_pb2.LoadPluginRequest(plugin="/dev/null"),
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "not a folder",
+        ),
+        ("Load", admin_pb2.LoadPluginRequest(plugin="a\0/b.bundle"), grpc.StatusCode.NOT_FOUND, "no such folder"),
+        ("Load", admin_pb2.LoadPluginRequest(plugin="/" + "x" * 9000), grpc.StatusCode.NOT_FOUND, "no such folder"),
+        ("Load", admin_pb2.LoadPluginRequest(plugin="x" * 9000), grpc.StatusCode.NOT_FOUND, "neither name"),
         ("Unload", admin_pb2.UnloadPluginRequest(plugin="sm9"), grpc.StatusCode.NOT_FOUND, "sm9 is not known"),
         (
             "Unload",

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from verifier.drivers import Image
+from verifier.drivers import Image, list_devices
 from verifier.drivers.build import build_image, host_target
 from verifier.errors import ManifestError, PluginError
-from verifier.registry import PluginSource, bundle_bytes, common_folder, read_bundle
+from verifier.registry import PluginSource, Registry, bundle_bytes, common_folder, read_bundle
 from verifier.registry import _bundle as bundle_module
 from verifier.registry import _images as images_module
 from verifier.registry._images import prebuilt
+from verifier.workers import Fleet
 
 
 @pytest.fixture
@@ -249,3 +250,23 @@ def test_the_best_image_is_chosen(have, target, chosen):
     images = {name: Image(name, b"", "") for name in have}
     image = prebuilt(images, target)
     assert (None if image is None else image.target) == chosen
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["cubin", "PTX"])
+def test_a_gpu_is_served_by_either_image(packed, image_cache, options, worker_options, tmp_path, kind):
+    gpus = [device for device in list_devices() if device.kind == "cuda"]
+    if not gpus:
+        pytest.skip("there is no GPU")
+    target = gpus[0].target if kind == "cubin" else "compute_80"
+    image = build_image(packed.compiled, packed.manifest.source, target, packed.manifest.defines, cache=image_cache)
+    path = tmp_path / "p.bundle"
+    path.write_bytes(bundle_bytes(dataclasses.replace(packed, images={target: image})))
+    fleet = Fleet([gpus[0].id], worker_options)
+    fleet.start()
+    registry = Registry(fleet, options)
+    try:
+        assert registry.load(path).devices == (gpus[0].id,)
+    finally:
+        registry.close()
+        fleet.close()

@@ -283,6 +283,42 @@ def test_a_newer_activation_beats_a_slow_load(registry, make, monkeypatch):
     assert served_by(registry) == old.label
 
 
+def test_unload_of_one_version_leaves_the_load_of_another(registry, make, monkeypatch):
+    registry.load(make("old"))
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        gate = Gate(registry, patch)
+        loading = pool.submit(registry.load, make("new", version="1.1.0"))
+        gate.wait()
+        registry.unload("parity@1.0.0")
+        gate.open.set()
+        assert loading.result(WAIT_S).active
+
+
+def test_unload_of_a_plugin_gives_up_every_load_of_it(registry, make, monkeypatch):
+    registry.load(make("old"))
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        gate = Gate(registry, patch)
+        loading = pool.submit(registry.load, make("new", version="1.1.0"))
+        gate.wait()
+        registry.unload("parity")
+        gate.open.set()
+        with pytest.raises(ConflictError):
+            loading.result(WAIT_S)
+    with pytest.raises(NotServedError):
+        registry.resolve("verify", "PARITY")
+
+
+def test_a_lease_may_come_back_after_the_end(fleet, options, make):
+    registry = Registry(fleet, options)
+    status = registry.load(make("p"))
+    lease = registry.lease(registry.resolve("verify", "PARITY").key({}))
+    registry.unload("parity")
+    registry.close()
+    lease.release()
+    for worker in fleet.workers:
+        worker.unload(status.id)
+
+
 def test_unload_while_loading(registry, fleet, make, monkeypatch, wait_for):
     gate = Gate(registry, monkeypatch)
     with ThreadPoolExecutor(2) as pool:

@@ -92,7 +92,7 @@ def read_bundle(path: Path) -> PluginSource:
             images[rest] = Image(rest, data, _sha256(data))
         else:
             raise PluginError(f"{path}: {name!r} is no name of a bundle's member")
-    source = PluginSource.of_files(files, images, origin=str(path), signature=signature)
+    source = PluginSource.of_files(files, images, origin=str(path.absolute()), signature=signature)
     if (source.label, source.digest) != (index.label, index.digest):
         raise PluginError(
             f"{path}: the index says {index.label} {index.digest}, it holds {source.label} {source.digest}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,22 +42,35 @@ def common_folder() -> Path:
 
 
 def plugin_paths(folder: Path) -> Iterator[Path]:
-    """Plugin folders and bundles under `folder`, sorted: NAME/, NAME/VERSION/ and *.bundle."""
-    if not folder.is_dir():
-        return
-    for path in sorted(folder.iterdir()):
-        if (path / FILE_NAME).is_file() or (path.suffix == BUNDLE_SUFFIX and path.is_file()):
+    """Plugin folders and bundles under `folder`, sorted: NAME/, NAME/VERSION/ and *.bundle. What cannot be read is
+    left out."""
+    for path in _entries(folder):
+        if _has_manifest(path) or (path.suffix == BUNDLE_SUFFIX and path.is_file()):
             yield path
-        elif path.is_dir():
-            yield from (inner for inner in sorted(path.iterdir()) if (inner / FILE_NAME).is_file())
+        else:
+            yield from filter(_has_manifest, _entries(path))
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _has_manifest(folder: Path) -> bool:
+    try:
+        return (folder / FILE_NAME).is_file()
+    except OSError:
+        return False
 
 
 def read_source(path: Path) -> PluginSource:
     """Reads a plugin folder or a bundle. Raises ManifestError, PluginError, NotFoundError."""
+    if not os.path.exists(path):  # noqa: PTH110  # unlike Path's, false for names that no file can have
+        raise NotFoundError("plugin", f"{str(path)[:200]}: no such folder or bundle")
     if path.suffix == BUNDLE_SUFFIX:
         return read_bundle(path)
-    if not path.exists():
-        raise NotFoundError("plugin", f"{path}: no such folder or bundle")
     return PluginSource.read(path, common_folder())
 
 
@@ -69,7 +83,7 @@ def find_source(what: str | Path, folders: Sequence[Path]) -> PluginSource:
         return read_source(Path(what))
     match = _LABEL.match(what)
     if match is None:
-        raise NotFoundError("plugin", f"{what!r} is neither name, name@version, nor a path")
+        raise NotFoundError("plugin", f"{what[:200]!r} is neither name, name@version, nor a path")
     name, version = match.groups()
     searched = [*folders, shipped_folder()]
     found = [

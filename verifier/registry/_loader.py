@@ -85,8 +85,7 @@ class Loader:
         )
 
     def test(self, instance: Instance, workers: Sequence[WorkerLike], *, brief: bool = False) -> None:
-        """Known answers on all workers at once; `brief` leaves out the full chunk. Raises SelfTestError,
-        BackendError."""
+        """Known answers on all workers at once; `brief` as after a restart. Raises SelfTestError, BackendError."""
         options = self.options
         _on_all(
             workers,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -123,8 +122,10 @@ class Registry:
         limit = self.options.drain_timeout_s if timeout_s is None else timeout_s
         with self._audit.operation(actor, "unload", label) as record:
             instances = self._book.matching(label)
-            for name, version in {(i.plugin, i.version) for i in instances}:
-                self._tickets.take(f"unload of {label}", (name, version), name)
+            scopes: set[object] = {(instance.plugin, instance.version) for instance in instances}
+            if "@" not in label:
+                scopes.add(label)  # all of the plugin: a load that would activate another version is given up too
+            self._tickets.take(f"unload of {label}", *scopes)
             until = time.monotonic() + limit
             for instance in instances:
                 self._retirement.drain(instance, limit)
@@ -258,5 +259,4 @@ class Registry:
                 leaving = None if replaced is before else replaced
         if leaving is not None:
             self._retirement.drain(leaving, self.options.drain_timeout_s)
-        with contextlib.suppress(RuntimeError):  # the registry is being closed
-            self._supervision.check_all(instance)
+        self._supervision.check_all(instance)

@@ -66,14 +66,14 @@ class Retirement:
             del self._previous[instance.plugin]
         self._book.set(instance, state, reason)
         if instance.leases == 0:
-            self._jobs.submit(self._free, instance)
+            self._free_soon(instance)
 
     def release(self, instance: Instance) -> None:
         """A lease is back."""
         with self._book.lock:
             instance.leases -= 1
             if instance.leases == 0 and instance.state in LEAVING:
-                self._jobs.submit(self._free, instance)
+                self._free_soon(instance)
 
     def wait(self, instance: Instance, until: float) -> None:
         """Waits until it is freed or the monotonic time has come; then it counts as stuck."""
@@ -86,6 +86,10 @@ class Retirement:
         """Stops the keeper."""
         self._closing.set()
         self._keeper.join()
+
+    def _free_soon(self, instance: Instance) -> None:
+        with contextlib.suppress(RuntimeError):  # the registry is closed: the workers' end frees everything
+            self._jobs.submit(self._free, instance)
 
     def _free(self, instance: Instance) -> None:
         for worker in self._fleet.workers:

@@ -36,13 +36,14 @@ def self_test(
     timeout_s: float,
 ) -> None:
     """Runs the known answers on a worker: each group at the sizes above and whole, and for each operation one full
-    chunk (`chunk_items`; 0 leaves it out) in which the cases of its first group repeat.
+    chunk (`chunk_items`) in which the cases of its first group repeat. With `chunk_items` 0 each group runs whole and
+    at 33 items only: what a restarted device owes for an image that gave all of them before.
 
     Raises SelfTestError naming the case, what was expected and what came; BackendError where the device failed.
     """
     chunked: set[int] = set()
     for group in groups:
-        sizes = {*SIZES, len(group)}
+        sizes = {*(SIZES if chunk_items else SIZES[-1:]), len(group)}
         if chunk_items and group.operation_index not in chunked:
             sizes.add(_chunk(worker, manifest, group, chunk_items))
             chunked.add(group.operation_index)

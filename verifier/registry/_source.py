@@ -91,7 +91,7 @@ class PluginSource:
         manifest = parse_manifest(text, str(folder / FILE_NAME))
         files[manifest.vectors] = read_file(folder / manifest.vectors)
         _collect(files, manifest.source, folder, common)
-        return cls(manifest, MappingProxyType(files), origin=str(folder))
+        return cls(manifest, MappingProxyType(files), origin=str(folder.absolute()))
 
     @classmethod
     def of_files(

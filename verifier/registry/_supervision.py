@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,11 +46,11 @@ class Supervision:
         """Brings an instance to the workers that came up while it was loaded on the others."""
         for worker in self._fleet.workers:
             if worker.state.value == "up" and worker not in instance.workers:
-                self._jobs.submit(self._restore, worker, [instance])
+                self._restore_soon(worker, [instance])
 
     def _changed(self, worker: WorkerLike) -> None:
         if worker.state.value == "up":
-            self._jobs.submit(self._restore, worker, None)
+            self._restore_soon(worker, None)
             return
         with self._book.lock:
             for instance in self._book.live():
@@ -68,6 +69,10 @@ class Supervision:
                 worker.unload(instance_id)  # its load has failed; the new process must not meet it again
             elif len(instance_ids) == 1 and self._faults.count((instance_id, worker.device.id)):
                 self._quarantine(instance, worker, str(error))
+
+    def _restore_soon(self, worker: WorkerLike, instances: Sequence[Instance] | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the registry is closed
+            self._jobs.submit(self._restore, worker, instances)
 
     def _restore(self, worker: WorkerLike, instances: Sequence[Instance] | None) -> None:
         """What serves is tested on a restarted worker before it gets batches there."""

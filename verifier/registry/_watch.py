@@ -70,7 +70,7 @@ class Watcher:
             if source.digest not in served:
                 status = self._registry.load(source, force=True, actor="watcher")
                 _log.info("plugin loaded by watching", plugin=status.label, path=str(path))
-        except VerifierError as error:
+        except (VerifierError, OSError) as error:
             _log.warning("plugin not loaded by watching", path=str(path), error=str(error))
 
 
