@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -87,14 +88,14 @@ class DaemonProcess:
 
     def workers(self) -> list[int]:
         """Process ids of the device processes: children that run the workers' code."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         found = []
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            children += (task / "children").read_text().split()
-        for child in sorted(set(map(int, children))):
-            command = Path(f"/proc/{child}/cmdline").read_bytes()
-            if b"verifier.workers" in command:
-                found.append(child)
+            # Threads and processes end while one looks.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                for child in (task / "children").read_text().split():
+                    if b"verifier.workers" in Path(f"/proc/{child}/cmdline").read_bytes():
+                        found.append(int(child))
+        found.sort()
         return found
 
     def stop(self, number: int | None = signal.SIGTERM, timeout_s: float = 60) -> int:
