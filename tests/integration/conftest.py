@@ -26,3 +26,4 @@ def start(tmp_path):
     for daemon in made:
         daemon.process.kill()
         daemon.stop()
+        print(daemon.log_file.read_text())  # pytest shows it where the test failed
