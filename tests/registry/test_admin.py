@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import socket
 import stat
 
 import grpc
@@ -175,6 +176,20 @@ def test_a_port_needs_roles(registry):
 def test_an_address_that_cannot_be_bound(registry, tmp_path):
     with pytest.raises(ConfigError, match="admin address unix:"):
         admin_server(registry, f"unix:{tmp_path}/missing/admin.sock")
+
+
+def test_a_living_daemon_s_socket_is_left_to_it(serve, registry):
+    admin, path = serve(registry)
+    with pytest.raises(ConfigError, match="another daemon answers there"):
+        admin_server(registry, f"unix:{path}")
+    admin.List(admin_pb2.ListPluginsRequest(), timeout=WAIT_S)
+
+
+def test_a_dead_daemon_s_socket_is_replaced(serve, registry, tmp_path):
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "admin-0.sock"))
+    admin, _ = serve(registry)
+    admin.List(admin_pb2.ListPluginsRequest(), timeout=WAIT_S)
 
 
 def test_owner_needs_no_context():
