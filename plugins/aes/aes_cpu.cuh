@@ -8,9 +8,9 @@
 typedef long long AesBlock __attribute__((vector_size(16)));
 
 #define WITH_AES __attribute__((target("aes,sse4.1")))
-#if defined(__AVX512F__)
+// Four blocks a vector. The two compilers name the instructions differently.
+#if defined(__AVX512F__) && (__has_builtin(__builtin_ia32_aesenc512) || __has_builtin(__builtin_ia32_vaesenc_v64qi))
 #define WITH_WIDE_AES __attribute__((target("vaes,avx512f")))
-// Four blocks. The two compilers name their instructions differently.
 #if defined(__clang__)
 typedef long long AesBlocks __attribute__((vector_size(64)));
 #define WIDE_AES(step, x, key) __builtin_ia32_##step##512(x, key)

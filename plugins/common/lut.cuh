@@ -31,7 +31,7 @@ DEVICE Word lut(Word a, Word b, Word c) {
     u32 r;
     asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(r) : "r"(a), "r"(b), "r"(c), "n"(TABLE));
     return r;
-#elif defined(__AVX512F__)
+#elif defined(__AVX512F__) && __has_builtin(__builtin_ia32_pternlogd512_mask)
     typedef int Signed __attribute__((vector_size(64)));
     return (Word)__builtin_ia32_pternlogd512_mask((Signed)a, (Signed)b, (Signed)c, TABLE, (unsigned short)-1);
 #else
