@@ -151,13 +151,15 @@ def scarce_memory(daemon: AdminDaemon):
         before = resource.prlimit(worker, resource.RLIMIT_AS)
         used = int(Path(f"/proc/{worker}/statm").read_text().split()[0]) * resource.getpagesize()
         resource.prlimit(worker, resource.RLIMIT_AS, (used + (1 << 29), before[1]))
-        yield
-        resource.prlimit(worker, resource.RLIMIT_AS, before)
+        try:
+            yield
+        finally:
+            resource.prlimit(worker, resource.RLIMIT_AS, before)
         return
-    with contextlib.closing(open_driver(device_id)) as driver:
-        held = driver.allocate(driver.memory_free_bytes() - (1 << 29))
+    with contextlib.ExitStack() as stack:
+        driver = stack.enter_context(contextlib.closing(open_driver(device_id)))
+        stack.enter_context(contextlib.closing(driver.allocate(driver.memory_free_bytes() - (1 << 29))))
         yield
-        held.close()
 
 
 def test_out_of_memory_at_load_is_contained(daemon, traffic, tmp_path):

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-import numpy as np
 import pytest
 from _admin import MARKED, MARKS, PLAIN, AdminDaemon, Swapper, copy_plugin, marked_parity
 from _load import Load
+from _memory import MIB, SETTLED, Memory, rise
 
-from verifier.drivers import list_devices, open_driver
-
-MIB = 1 << 20
-SETTLED = 5  # swaps until memory must be flat
+from verifier.drivers import list_devices
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
@@ -36,50 +30,6 @@ def start_admin(tmp_path):
     for daemon in made:
         daemon.process.kill()
         daemon.stop()
-
-
-class Memory:
-    """What the daemon and its workers hold, and the free memory of a GPU, noted after every swap."""
-
-    def __init__(self, daemon: AdminDaemon, device_id: str) -> None:
-        self._pids = [daemon.process.pid, *daemon.workers()]
-        self._driver = open_driver(device_id) if device_id.startswith("cuda") else None
-        self.host: list[int] = []  # bytes
-        self.mappings: list[int] = []
-        self.files: list[int] = []  # open ones
-        self.device: list[int] = []  # bytes that are not free
-
-    def note(self) -> None:
-        processes = [Path(f"/proc/{pid}") for pid in self._pids]
-        pages = sum(int((process / "statm").read_text().split()[1]) for process in processes)
-        self.host.append(pages * os.sysconf("SC_PAGE_SIZE"))
-        self.mappings.append(sum(_libraries(process) for process in processes))
-        self.files.append(sum(len(list((process / "fd").iterdir())) for process in processes))
-        if self._driver is not None:
-            self.device.append(-self._driver.memory_free_bytes())
-
-    def close(self) -> None:
-        if self._driver is not None:
-            self._driver.close()
-
-    def assert_flat(self) -> None:
-        """Nothing is left behind by a swap: a few MiB of the allocator's own, no library, no open file."""
-        assert rise(self.host) < 48 * MIB
-        assert rise(self.mappings) <= 4
-        assert rise(self.files) <= 8
-        if self.device:
-            assert rise(self.device) < 32 * MIB
-
-
-def _libraries(process: Path) -> int:
-    """Executable mappings: each loaded plugin has one."""
-    return sum(line.split()[1] == "r-xp" for line in (process / "maps").read_text().splitlines())
-
-
-def rise(values: list[int]) -> float:
-    """How much the last values are above those of the first swaps after the fifth; medians, since work goes on."""
-    settled = values[SETTLED:]
-    return float(np.median(settled[-5:]) - np.median(settled[:5]))
 
 
 def test_a_rise_is_seen():
