@@ -2,11 +2,15 @@
 #include "hight.cuh"
 #include "hight_sliced.cuh"
 #include "modes.cuh"
+#include "hight_packed.cuh"
 
 PLUGIN_INFO(0, 0, 0)
 
 #ifndef SLICED
 #define SLICED 1
+#endif
+#ifndef PACKED
+#define PACKED 0
 #endif
 #ifndef SLICED_THREADS
 #define SLICED_THREADS 128
@@ -18,7 +22,9 @@ PLUGIN_INFO(0, 0, 0)
 #define DIRECT_THREADS 256
 #endif
 
-#if SLICED
+#if PACKED
+#define HIGHT_STAGE(name, mode) BULK_STAGE(name, PackedGroup, PackedHight, mode, DIRECT_THREADS, 1)
+#elif SLICED
 #define HIGHT_STAGE(name, mode) BULK_STAGE(name, SlicedGroup, SlicedHight, mode, SLICED_THREADS, SLICED_BLOCKS)
 #else
 #define HIGHT_STAGE(name, mode) BULK_STAGE(name, DirectGroup, Hight, mode, DIRECT_THREADS, 1)

@@ -260,6 +260,7 @@ def test_items_of_another_length_are_refused(algorithm):
 
 VARIANTS = [
     ("aria", "tables"),
+    ("hight", "bytes"),
     ("hight", "reference"),
     ("kuznyechik", "tables_global"),
     ("skinny", "tables_constant"),
