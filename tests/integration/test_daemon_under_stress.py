@@ -206,6 +206,10 @@ def test_stopping_finishes_what_was_accepted(slow, number):
     requests.put(parity_request(data, 9))
     time.sleep(SLOW_S / 2)
     slow.process.send_signal(number)
+    _until(lambda: any(event["event"] == "draining" for event in slow.logs()))
+    with pytest.raises(grpc.RpcError) as refused:
+        slow.stub.Verify(parity_request(data), timeout=TIMEOUT_S)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     for call in calls:
         assert_right(call.result(), data)
     assert_right(next(stream), data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from verifier.api._listeners import Tls, check_listener, open_port
 from verifier.api._tuning import channel_options
 
 __all__ = ["Listener", "RpcServer"]
+
+_ANSWERS_S = 2.0  # for answers on their way; a call that only watches would never end by itself
 
 Drained = TypeVar("Drained")
 AddServices = Callable[[grpc.Server], Sequence[str]]
@@ -65,11 +66,12 @@ class RpcServer:
         self._server.start()
 
     def drain(self, timeout_s: float, drain: Callable[[float], Drained]) -> Drained:
-        """Refuses new calls, waits for accepted work with `drain(timeout_s)` and for its answers to be sent."""
-        end = time.monotonic() + timeout_s
-        stopped = self._server.stop(timeout_s)
+        """Finishes accepted work with `drain(timeout_s)`, then lets its answers be sent and ends every call.
+
+        Handlers refuse new work meanwhile; the server itself would cancel such calls instead of saying why.
+        """
         left = drain(timeout_s)
-        stopped.wait(max(end - time.monotonic(), 0) + 1.0)
+        self._server.stop(_ANSWERS_S).wait()
         return left
 
     def stop(self, grace_s: float) -> None:
