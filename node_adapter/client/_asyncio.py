@@ -30,7 +30,7 @@ from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, 
 from node_adapter.client._sync import VerifierClient
 from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure, may_retry, retry_after_s
 from node_adapter.client._wire import new_stub, pb
-from node_adapter.errors import RequestError, UndecidedError
+from node_adapter.errors import RequestError, UnavailableError, UndecidedError
 
 __all__ = ["AsyncVerifierClient"]
 
@@ -206,6 +206,12 @@ class AsyncVerifierClient:
                     request = job.request(chunk, request_id)
                     response = await method(request, timeout=max(0.0, deadline - time.monotonic()))
                 return job.answer(response, chunk, request_id)
+            except (grpc.aio.UsageError, asyncio.CancelledError):
+                # A closed channel cancels its calls; a cancelled task must stay cancelled.
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                return job.failed(chunk, UnavailableError("the client is closed"))
             except grpc.aio.AioRpcError as rpc:
                 error = failure(rpc.code(), rpc.details() or "")
                 if not isinstance(error, UndecidedError):

@@ -399,6 +399,52 @@ def test_a_closed_client_says_so():
             client.verify(SCHEME, *batch([1]))
 
 
+def test_a_closed_asyncio_client_says_so():
+    async def ask(daemon, entered, gate):
+        client = AsyncVerifierClient(daemon.target)
+        await client.limits()
+        pending = asyncio.create_task(client.verify(SCHEME, *batch([1])))
+        await asyncio.to_thread(entered.wait, 30)
+        await client.close()
+        with pytest.raises(UnavailableError, match="closed"):
+            await pending
+        gate.set()
+        with pytest.raises(UnavailableError, match="closed"):
+            await client.verify(SCHEME, *batch([1]))
+
+    entered, gate = threading.Event(), threading.Event()
+
+    def slow(items):
+        entered.set()
+        gate.wait(30)
+        return by_first_byte(items)
+
+    with MockVerifier(slow) as daemon:
+        asyncio.run(ask(daemon, entered, gate))
+
+
+def test_a_cancelled_task_stays_cancelled():
+    async def ask(daemon, entered):
+        async with AsyncVerifierClient(daemon.target) as client:
+            await client.limits()
+            pending = asyncio.create_task(client.verify(SCHEME, *batch([1])))
+            await asyncio.to_thread(entered.wait, 30)
+            pending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await pending
+
+    entered, gate = threading.Event(), threading.Event()
+
+    def slow(items):
+        entered.set()
+        gate.wait(30)
+        return by_first_byte(items)
+
+    with MockVerifier(slow) as daemon:
+        asyncio.run(ask(daemon, entered))
+        gate.set()
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
