@@ -72,24 +72,30 @@ def served(registry, make):
 
 @pytest.fixture
 def still_serves(registry, fleet, served, wait_for):
-    """still_serves() waits for the workers to be back and asks both of them."""
+    """still_serves() waits until both workers, which a fault may have ended, answer for the good plugin."""
+
+    def answers(device):
+        try:
+            return run(registry, "PARITY", 2, device) == (served.label, Code.VALID)
+        except (BackendError, ValueError):  # it is down, or the plugin is not back on it
+            return False
 
     def still_serves():
-        wait_for(lambda: status(registry, served.label).devices == ("cpu:0", "cpu:1"), "the good plugin is back")
         for device in ("cpu:0", "cpu:1"):
-            assert run(registry, "PARITY", 2, device) == (served.label, Code.VALID)
+            wait_for(lambda d=device: answers(d), f"the good plugin serves on {device}")
 
     return still_serves
 
 
 @pytest.mark.parametrize("kind", ["address", "crash", "loop"])
-def test_a_fault_in_the_known_answers_fails_the_load(registry, fleet, make, still_serves, kind):
+def test_a_fault_in_the_known_answers_fails_the_load(registry, fleet, make, still_serves, wait_for, kind):
     with pytest.raises(BackendError):
         registry.load(make("bad", of=f"faulty-{kind}", manifest=always))
     failed = registry.index()[-1]
     assert (failed.state, failed.devices) == (State.FAILED, ())
     still_serves()
-    assert all(worker.instances == {registry.resolve("verify", "PARITY").instance.id} for worker in fleet.workers)
+    good = {registry.resolve("verify", "PARITY").instance.id}
+    wait_for(lambda: all(worker.instances == good for worker in fleet.workers), "nothing of the bad one is left")
 
 
 @pytest.mark.parametrize("kind", ["address", "crash", "loop"])
@@ -205,3 +211,27 @@ def test_a_restarted_worker_that_answers_wrongly_gets_nothing(registry, fleet, s
     wait_for(lambda: "quarantined on cpu:1" in status(registry, served.label).reason, "it is kept off the device")
     assert status(registry, served.label).devices == ("cpu:0",)
     assert run(registry, "PARITY", 2) == (served.label, Code.VALID)
+
+
+def test_a_process_that_took_over_during_a_load_is_asked_before_it_serves(
+    registry, fleet, make, monkeypatch, wait_for, still_serves
+):
+    """The worker dies after its known answers and before the switch: its successor has to give them again."""
+    test, tested = registry._loader.test, []
+
+    def die_after(instance, workers, **options):
+        test(instance, workers, **options)
+        tested.append([worker.device.id for worker in workers])
+        if len(tested) == 1:
+            restarts = fleet["cpu:1"].restarts
+            os.kill(fleet["cpu:1"].pid, signal.SIGKILL)
+            wait_for(
+                lambda: fleet["cpu:1"].restarts > restarts and fleet["cpu:1"].state.value == "up", "another took over"
+            )
+
+    monkeypatch.setattr(registry._loader, "test", die_after)
+    loaded = registry.load(make("other", of="faulty-crash"))
+    wait_for(lambda: status(registry, loaded.label).devices == ("cpu:0", "cpu:1"), "it is on both")
+    assert tested[0] == ["cpu:0", "cpu:1"]
+    assert ["cpu:1"] in tested[1:]
+    still_serves()

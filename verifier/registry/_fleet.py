@@ -18,6 +18,7 @@ class WorkerLike(Protocol):
 
     device: DeviceInfo
     state: Any  # a WorkerState
+    restarts: int  # processes so far that took over from another
 
     @property
     def instances(self) -> frozenset[int]: ...

@@ -223,13 +223,19 @@ class Registry:
         self._book.set(instance, State.LOADING)
         with self._book.lock:
             instance.devices = frozenset(worker.device.id for worker in every)
+        restarts = [worker.restarts for worker in workers]
         self._loader.place(instance, workers)
         ticket.check()
         self._book.set(instance, State.SELFTEST)
         self._loader.test(instance, workers)
         ticket.check()
         with self._book.lock:
-            instance.workers = tuple(worker for worker in workers if worker.state.value == "up")
+            # A process that took over meanwhile has not given the answers itself: it is asked after the swap.
+            instance.workers = tuple(
+                worker
+                for worker, before in zip(workers, restarts, strict=True)
+                if worker.state.value == "up" and worker.restarts == before
+            )
         self._book.set(instance, State.WARM)
 
     def _switch(self, instance: Instance, what: str, record: AuditRecord) -> InstanceStatus:

@@ -80,6 +80,7 @@ class Supervision:
             wanted = instance.state in SERVING and worker.device.id in instance.devices
             if not wanted or worker in instance.workers:
                 continue
+            restarts = worker.restarts
             try:
                 if instance.id not in worker.instances:
                     self._loader.place(instance, [worker])
@@ -90,7 +91,7 @@ class Supervision:
                 self._quarantine(instance, worker, str(error))
                 continue
             with self._book.lock:
-                if instance.state in SERVING and worker.state.value == "up":
+                if instance.state in SERVING and worker.state.value == "up" and worker.restarts == restarts:
                     have = (*instance.workers, worker)
                     instance.workers = tuple(other for other in self._fleet.workers if other in have)
                     self._book.tell(instance)
