@@ -130,6 +130,34 @@ def test_a_full_queue_refuses_politely(start):
     assert daemon.metrics()['verifier_rejected_total{plugin="parity",reason="queue_full"}'] == refused
 
 
+def test_a_stream_is_not_read_beyond_its_bound(start):
+    """A client that sends everything at once and reads nothing has so many requests in the daemon, and no more."""
+    daemon = start(*ONE_AT_A_TIME, "server.stream_in_flight=2", devices=("fake:0",), faults=[SLOW])
+    batches = [digests(100, seed=i) for i in range(12)]
+    answers = daemon.stub.VerifyStream((parity_request(data, i) for i, data in enumerate(batches)), timeout=TIMEOUT_S)
+    seen = []
+    _until(lambda: seen.append(daemon.metrics().get('verifier_queue_items{plugin="parity"}', 0)) or any(seen))
+    seen += [daemon.metrics().get('verifier_queue_items{plugin="parity"}', 0) for _ in range(10)]
+    assert 0 < max(seen) <= 200
+    for answer in answers:
+        assert_right(answer, batches[answer.request_id])
+
+
+def test_streams_are_bounded(start):
+    daemon = start("server.max_streams=1")
+    requests = Requests()
+    first = daemon.stub.VerifyStream(requests, timeout=TIMEOUT_S)
+    data = digests(3, seed=1)
+    requests.put(parity_request(data))
+    assert_right(next(first), data)
+    with pytest.raises(grpc.RpcError) as refused:
+        next(daemon.stub.VerifyStream(iter([parity_request(data)]), timeout=TIMEOUT_S))
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    requests.put(None)
+    assert list(first) == []
+    assert len(list(daemon.stub.VerifyStream(iter([parity_request(data)]), timeout=TIMEOUT_S))) == 1
+
+
 def test_health_answers_while_every_thread_works(start):
     daemon = start(*ONE_AT_A_TIME, "server.max_calls=2", "server.max_streams=1", devices=("fake:0",), faults=[SLOW])
     data = digests(10, seed=1)
