@@ -6,6 +6,7 @@ from node_adapter.chain._keys import SigningKey
 from node_adapter.chain._pool import Pool, PoolEntry, cache_folder, make_pool
 from node_adapter.chain._simulation import Report, Simulation
 from node_adapter.chain._state import State
+from node_adapter.chain._sync import catch_up
 from node_adapter.chain._transaction import TRANSACTION_SCHEME, Transaction
 from node_adapter.chain._validator import Committed, Validator
 
@@ -29,5 +30,6 @@ __all__ = [
     "Validator",
     "Vote",
     "cache_folder",
+    "catch_up",
     "make_pool",
 ]

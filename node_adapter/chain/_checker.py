@@ -32,12 +32,14 @@ class Checker:
     timeout_s: float
     questions: list[Question] = field(default_factory=list)
 
-    def transactions(self, transactions: Sequence[Transaction]) -> Future[Verdicts]:
-        """Submits the signatures of a block's transactions."""
+    def transactions(
+        self, transactions: Sequence[Transaction], priority: Priority = Priority.BLOCK, *, kind: str = "transactions"
+    ) -> Future[Verdicts]:
+        """Submits the signatures of transactions."""
         return self._submit(
-            "transactions",
+            kind,
             TRANSACTION_SCHEME,
-            Priority.BLOCK,
+            priority,
             [tx.body() for tx in transactions],
             [tx.signature for tx in transactions],
             [tx.key for tx in transactions],
@@ -50,12 +52,14 @@ class Checker:
             "proposal", CONSENSUS_SCHEME, Priority.CONSENSUS, [body], [proposal.signature], [proposer]
         )
 
-    def votes(self, votes: Sequence[Vote], members: Sequence[bytes]) -> Future[Verdicts]:
+    def votes(
+        self, votes: Sequence[Vote], members: Sequence[bytes], priority: Priority = Priority.CONSENSUS
+    ) -> Future[Verdicts]:
         """Submits the signatures of votes."""
         return self._submit(
             "votes",
             CONSENSUS_SCHEME,
-            Priority.CONSENSUS,
+            priority,
             [vote.body() for vote in votes],
             [vote.signature for vote in votes],
             [members[vote.validator] for vote in votes],

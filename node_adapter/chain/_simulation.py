@@ -11,6 +11,7 @@ from node_adapter.chain._checker import Checker, Question
 from node_adapter.chain._keys import SigningKey
 from node_adapter.chain._pool import Pool
 from node_adapter.chain._state import State
+from node_adapter.chain._sync import catch_up
 from node_adapter.chain._validator import Message, Validator
 from node_adapter.client import VerifierClient
 from node_adapter.errors import ChainError
@@ -31,6 +32,7 @@ class Report:
     states: tuple[str, ...]
     seconds: float
     questions: tuple[Question, ...]
+    sync: Question | None  # the late node's batch of all transactions
 
     @property
     def ok(self) -> bool:
@@ -53,7 +55,10 @@ class Report:
 
 
 class Simulation:
-    """Validators in one process that share a network and nothing else; each has its own connection."""
+    """Validators in one process that share a network and nothing else; each has its own connection.
+
+    At the end `late`, a node without a vote, catches up with the whole chain.
+    """
 
     def __init__(
         self,
@@ -74,16 +79,21 @@ class Simulation:
         keys = [SigningKey.derive(seed, "validator", number) for number in range(validators)]
         members = [key.public for key in keys]
         pending = [entry.transaction for entry in pool.entries]
-        self._clients = [connect(target) for _ in keys]
+        self._clients = [connect(target) for _ in range(validators + 1)]
         self.validators = [
             Validator(number, chain, key, members, Checker(client, timeout_s), State(pool.balances), pending.copy())
-            for number, (key, client) in enumerate(zip(keys, self._clients, strict=True))
+            for number, (key, client) in enumerate(zip(keys, self._clients[:-1], strict=True))
         ]
+        late = SigningKey.derive(seed, "validator", validators)
+        self.late = Validator(
+            validators, chain, late, members, Checker(self._clients[-1], timeout_s), State(pool.balances)
+        )
 
     def run(self, progress: Callable[[int], None] | None = None) -> Report:
-        """Runs until every transaction is in a block; `progress` gets the transactions of each block committed.
+        """Runs until every transaction is in a block, and lets `late` catch up.
 
-        Raises UndecidedError where the daemon gives no verdict.
+        `progress` gets the transactions of each block committed. Raises UndecidedError where the daemon gives no
+        verdict.
         """
         start = time.perf_counter()
         try:
@@ -91,10 +101,12 @@ class Simulation:
                 self._round()
                 if progress:
                     progress(len(self.validators[0].blocks[-1].reasons))
+            seconds = time.perf_counter() - start
+            catch_up(self.late, self.validators[0].blocks)
         finally:
             for client in self._clients:
                 client.close()
-        return self._report(time.perf_counter() - start)
+        return self._report(seconds)
 
     def _round(self) -> None:
         """One block: the proposal, then messages until nobody has anything to say."""
@@ -117,7 +129,8 @@ class Simulation:
     def _report(self, seconds: float) -> Report:
         entries = {entry.transaction.hash: entry for entry in self._pool.entries}
         mismatches = []
-        for validator in self.validators:
+        nodes = (*self.validators, self.late)
+        for validator in nodes:
             seen: Counter[bytes] = Counter()
             for committed in validator.blocks:
                 for tx, reason in zip(committed.block.transactions, committed.reasons, strict=True):
@@ -129,11 +142,11 @@ class Simulation:
                         mismatches.append(f"{where}: {what}, not {entry.reason or 'applied'}")
             if seen != Counter(entries.keys()):
                 mismatches.append(f"validator {validator.number}: not every transaction is on the chain exactly once")
-        states = tuple(validator.state.root().hex() for validator in self.validators)
+        states = tuple(validator.state.root().hex() for validator in nodes)
         if len(set(states)) > 1:
             mismatches.append(f"the validators' states differ: {', '.join(states)}")
         total = sum(self._pool.balances.values())
-        for validator in self.validators:
+        for validator in nodes:
             if sum(validator.state.balances.values()) != total:
                 mismatches.append(f"validator {validator.number}: money was made or lost")
         first = self.validators[0]
@@ -148,4 +161,5 @@ class Simulation:
             states=states,
             seconds=seconds,
             questions=tuple(q for validator in self.validators for q in validator.checker.questions),
+            sync=next((q for q in self.late.checker.questions if q.kind == "sync"), None),
         )

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from node_adapter.chain._block import Block, Header, Phase, Proposal, Vote, transactions_root
 from node_adapter.chain._checker import Checker
@@ -23,7 +24,7 @@ from node_adapter.client import Verdicts
 from node_adapter.errors import ChainError
 from verifier.model import Code
 
-__all__ = ["GENESIS", "Committed", "Message", "Validator", "quorum"]
+__all__ = ["GENESIS", "Committed", "Executed", "Message", "Validator", "quorum"]
 
 Message = Proposal | Vote
 GENESIS = bytes(32)
@@ -45,7 +46,9 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Executed:
+class Executed:
+    """A block's outcome as this node finds it; `result` is what votes are for."""
+
     block: Block
     reasons: tuple[str | None, ...]
     state: State
@@ -77,7 +80,7 @@ class Validator:
     _proposals: list[Proposal] = field(default_factory=list)
     _unchecked: list[Vote] = field(default_factory=list)
     _counted: dict[tuple[Phase, bytes, bytes], dict[int, Vote]] = field(default_factory=dict)
-    _executed: _Executed | None = None
+    _executed: Executed | None = None
     _sent: set[Phase] = field(default_factory=set)
 
     @property
@@ -136,7 +139,7 @@ class Validator:
         if asked.proposal:
             proposal, transactions, signature = asked.proposal
             if signature.result().valid.all():
-                self._executed = self._execute(proposal.block, transactions.result())
+                self._executed = self.execute(proposal.block, transactions.result().codes)
                 messages.append(self._vote(Phase.PREPARE))
         if asked.votes:
             votes, verdicts = asked.votes
@@ -145,8 +148,8 @@ class Validator:
                 self._counted.setdefault((vote.phase, vote.block, vote.result), {})[vote.validator] = vote
         if self._ended(Phase.PREPARE) and Phase.COMMIT not in self._sent:
             messages.append(self._vote(Phase.COMMIT))
-        if votes_for := self._ended(Phase.COMMIT):
-            self._commit(votes_for)
+        if self._executed and (votes_for := self._ended(Phase.COMMIT)):
+            self.adopt(self._executed, votes_for)
         return messages
 
     def _follows(self, proposal: Proposal) -> bool:
@@ -161,18 +164,18 @@ class Validator:
             and header.transactions == transactions_root(proposal.block.transactions)
         )
 
-    def _execute(self, block: Block, verdicts: Verdicts) -> _Executed:
-        """Applies what is valid. `Verdicts` of an undecided item never get here: the checker raises before."""
+    def execute(self, block: Block, codes: npt.NDArray[np.uint8]) -> Executed:
+        """Applies what is valid to a copy of the state. Undecided items never get here: the checker raises before."""
         state = self.state.copy()
         reasons = []
-        for tx, code in zip(block.transactions, verdicts.codes.tolist(), strict=True):
+        for tx, code in zip(block.transactions, codes.tolist(), strict=True):
             reason = None if code == Code.VALID else Code(code).name
             if reason is None:
                 reason = "CHAIN" if tx.chain != self.chain else state.apply(tx)
             reasons.append(reason)
         rejections = "\n".join(reason or "" for reason in reasons).encode()
         result = hashlib.sha256(state.root() + hashlib.sha256(rejections).digest()).digest()
-        return _Executed(block, tuple(reasons), state, result)
+        return Executed(block, tuple(reasons), state, result)
 
     def _vote(self, phase: Phase) -> Vote:
         if self._executed is None:
@@ -188,10 +191,8 @@ class Validator:
         votes = self._counted.get((phase, self._executed.block.header.hash, self._executed.result), {})
         return tuple(votes.values()) if len(votes) >= quorum(len(self.members)) else ()
 
-    def _commit(self, votes: tuple[Vote, ...]) -> None:
-        done = self._executed
-        if done is None:
-            raise ChainError(f"validator {self.number} would commit a block that it has not executed")
+    def adopt(self, done: Executed, votes: tuple[Vote, ...]) -> None:
+        """Puts a block on the chain, with the votes that decided it."""
         self.state = done.state
         self.blocks.append(Committed(done.block, done.reasons, done.state.root(), votes))
         included = {tx.hash for tx in done.block.transactions}

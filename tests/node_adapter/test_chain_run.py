@@ -1,11 +1,14 @@
 """The chain against a mock daemon that verifies with Python integers."""
 
+from dataclasses import replace
+
 import _sm2
 import grpc
 import pytest
 
-from node_adapter.chain import Phase, Simulation, make_pool
+from node_adapter.chain import Phase, Simulation, State, Validator, catch_up, make_pool
 from node_adapter.chain._block import Vote
+from node_adapter.chain._checker import Checker
 from node_adapter.client import MockVerifier, Retry, VerifierClient
 from node_adapter.errors import ChainError, UndecidedError
 from verifier.model import Code
@@ -38,6 +41,9 @@ def test_exactly_the_spoilt_transactions_are_rejected(pool):
     # Each block: transactions, the proposer's signature, 4 votes twice, at each of 4 validators.
     assert report.verifications == 4 * (30 + 2 * (1 + 4 + 4))
     assert set(report.served) == {("mock@0.0.0#1", "mock")}
+    assert simulation.late.height == 2
+    assert report.states[-1] == simulation.late.state.root().hex()
+    assert report.sync.items == 30
 
 
 def test_two_runs_are_equal(pool):
@@ -102,6 +108,7 @@ def test_forged_votes_and_foreign_proposals_do_not_count(pool):
         assert second.height == 0
         for validator in simulation.validators:
             validator.checker.client.close()
+        simulation.late.checker.client.close()
 
 
 def test_a_proposal_signed_by_another_is_not_voted_for(pool):
@@ -118,8 +125,86 @@ def test_a_proposal_signed_by_another_is_not_voted_for(pool):
         assert second._proposals == []
         for validator in simulation.validators:
             validator.checker.client.close()
+        simulation.late.checker.client.close()
 
 
 def test_too_few_validators(pool):
     with pytest.raises(ChainError, match="3 validators"):
         Simulation("127.0.0.1:1", pool, seed=3, validators=3)
+
+
+@pytest.fixture(scope="module")
+def run(pool):
+    """A finished chain of four blocks, and a daemon for nodes that catch up with it."""
+    with MockVerifier(_sm2.verify) as daemon:
+        simulation = Simulation(daemon.target, pool, seed=3, block_transactions=8, connect=quick)
+        assert simulation.run().ok
+        yield daemon, simulation
+
+
+@pytest.fixture
+def newcomer(run, pool):
+    daemon, simulation = run
+    with quick(daemon.target) as client:
+        member = simulation.validators[0]
+        yield Validator(9, 1, member.key, member.members, Checker(client, 30), State(pool.balances))
+
+
+def test_catching_up_in_parts(run, newcomer):
+    blocks = run[1].validators[0].blocks
+    catch_up(newcomer, [])
+    catch_up(newcomer, blocks[:1])
+    catch_up(newcomer, blocks[1:])
+    assert newcomer.state.root() == run[1].validators[0].state.root()
+    assert [committed.reasons for committed in newcomer.blocks] == [committed.reasons for committed in blocks]
+
+
+def without_a_vote(committed):
+    return replace(committed, votes=committed.votes[:2])
+
+
+def one_vote_thrice(committed):
+    return replace(committed, votes=committed.votes[:1] * 3)
+
+
+def forged_votes(committed):
+    return replace(committed, votes=tuple(replace(v, signature=bytes(63) + b"\1") for v in committed.votes))
+
+
+def votes_in_others_names(committed):
+    first = committed.votes[0]
+    return replace(committed, votes=tuple(replace(first, validator=number) for number in range(4)))
+
+
+def votes_of_strangers(committed):
+    return replace(committed, votes=tuple(replace(v, validator=v.validator + 4) for v in committed.votes))
+
+
+@pytest.mark.parametrize(
+    "spoil", [without_a_vote, one_vote_thrice, forged_votes, votes_in_others_names, votes_of_strangers]
+)
+def test_a_block_without_a_quorum_is_not_adopted(run, newcomer, spoil):
+    blocks = list(run[1].validators[0].blocks)
+    blocks[2] = spoil(blocks[2])
+    with pytest.raises(ChainError, match=r"block 2: \d of 4 members vote for its result; 3 are needed"):
+        catch_up(newcomer, blocks)
+    assert newcomer.height == 2
+
+
+def test_a_block_with_other_transactions_does_not_follow(run, newcomer):
+    blocks = list(run[1].validators[0].blocks)
+    fewer = replace(blocks[1].block, transactions=blocks[1].block.transactions[1:])
+    blocks[1] = replace(blocks[1], block=fewer)
+    with pytest.raises(ChainError, match="block 1: what was offered does not follow"):
+        catch_up(newcomer, blocks)
+    with pytest.raises(ChainError, match="block 1: what was offered does not follow"):
+        catch_up(newcomer, run[1].validators[0].blocks[2:])
+
+
+def test_a_late_node_with_a_wrong_daemon_finds_no_quorum(run, newcomer, pool):
+    """It finds another result than the members voted for, and stops rather than follow."""
+    everything_valid = lambda items: [Code.VALID] * len(items.inputs)  # noqa: E731
+    with MockVerifier(everything_valid) as daemon, quick(daemon.target) as client:
+        newcomer.checker = Checker(client, 30)
+        with pytest.raises(ChainError, match="0 of 4 members vote for its result"):
+            catch_up(newcomer, run[1].validators[0].blocks)

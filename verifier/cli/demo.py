@@ -102,6 +102,9 @@ def summary(report: Report, signed: int) -> dict[str, Any]:
         "verifications_per_s": round(report.verifications / report.seconds, 1),
         "block_latency_ms": _percentiles(blocks),
         "vote_latency_ms": _percentiles(votes),
+        "sync": None
+        if report.sync is None
+        else {"signatures": report.sync.items, "seconds": round(report.sync.seconds, 3)},
         "served": [
             {"plugin": plugin, "device": device, "signatures": count}
             for (plugin, device), count in sorted(report.served.items())
@@ -129,6 +132,7 @@ def _print(console: Console, figures: dict[str, Any]) -> None:
         "latency of a block's batch": f"p50 {figures['block_latency_ms']['p50']} ms, "
         f"p99 {figures['block_latency_ms']['p99']} ms",
         "latency of votes": f"p50 {figures['vote_latency_ms']['p50']} ms, p99 {figures['vote_latency_ms']['p99']} ms",
+        "a late node catches up": f"{figures['sync']['signatures']} signatures in {figures['sync']['seconds']} s",
         "served by": served,
         "state of every validator": figures["state"],
     }
