@@ -48,6 +48,7 @@ class Operation(_Strict):
     widths: dict[Name, Annotated[int, Field(ge=1, le=1 << 20)]] = Field(default_factory=dict)  # of fixed-width inputs
     outputs: tuple[Output, ...] = Field(default=(), max_length=2)
     stages: tuple[Symbol, ...] = Field(min_length=1, max_length=16)
+    round_stage: Symbol | None = None  # nearly all the work: batches are cut into whole rounds of it
     constant: Name | None = None
     parameters: dict[Name, tuple[str | int, ...]] = Field(default_factory=dict, max_length=14)
 
@@ -56,6 +57,12 @@ class Operation(_Strict):
         for name in self.widths:
             if name not in self.inputs:
                 raise ValueError(f"widths: {name} is not an input")
+        return self
+
+    @model_validator(mode="after")
+    def _the_round_stage_is_one(self) -> Operation:
+        if self.round_stage is not None and self.round_stage not in self.stages:
+            raise ValueError(f"round_stage: {self.round_stage} is not one of the stages {', '.join(self.stages)}")
         return self
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from _toy import random_values, values_of, variable_batch
 from verifier.drivers import BatchStruct
 from verifier.model import Batch, BatchKey, Column
 from verifier.workers._chunks import chunk_items, copied_chunk, in_place_chunk
+from verifier.workers._instance import LoadedOperation
 from verifier.workers._layout import lay_out, write_parts
 
 ITEMS = 100
@@ -82,3 +84,13 @@ def test_chunks_are_whole_rounds_neither_too_small_nor_too_large(round_items, ro
     items = 64_000
     batch = Batch(BatchKey("toy", "verify"), items, (Column.fixed("x", bytes(5 * items), 5, items),))
     assert chunk_items(lay_out([batch], 0, ()), round_items, rounds, least, most) == wanted
+
+
+def test_rounds_are_of_the_stage_that_the_manifest_names():
+    def stage(name: str, lanes: int, warp_items: int = 32) -> SimpleNamespace:
+        return SimpleNamespace(name=name, lanes=lanes, warp_items=warp_items)
+
+    stages, publish = [stage("scalars", 1024), stage("verify", 512), stage("tiles", 2048, 1)], stage("publish", 4096)
+    assert LoadedOperation(stages, publish).round_items == 1024
+    assert LoadedOperation(stages, publish, "verify").round_items == 512
+    assert LoadedOperation(stages, publish, "verify").lanes == 2048

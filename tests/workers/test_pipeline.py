@@ -40,7 +40,7 @@ class Bench:
         self.driver = driver
         self.plan = Plan(
             manifest.state,
-            tuple(OperationPlan(o.stages, tuple(out.bytes for out in o.outputs)) for o in manifest.operations),
+            tuple(OperationPlan.of(operation) for operation in manifest.operations),
         )
         self.slots = np.full((2, slot_bytes), STALE, np.uint8)
         self.registered = driver.register(self.slots.reshape(-1))

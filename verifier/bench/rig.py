@@ -106,10 +106,7 @@ class Rig:
                 undo.callback(self.driver.register(self.memory).close)
             plan = Plan(
                 self.manifest.state,
-                tuple(
-                    OperationPlan(operation.stages, tuple(output.bytes for output in operation.outputs))
-                    for operation in self.manifest.operations
-                ),
+                tuple(OperationPlan.of(operation) for operation in self.manifest.operations),
             )
             started = time.perf_counter()
             self.instance = Instance(self.driver, plan, image)

@@ -15,10 +15,11 @@ __all__ = ["Instance", "LoadedOperation"]
 class LoadedOperation:
     """An operation's stages and `publish`, which follows them. `round_items` fill the device once."""
 
-    def __init__(self, stages: list[Function], publish: Function) -> None:
+    def __init__(self, stages: list[Function], publish: Function, round_stage: str = "") -> None:
         self.stages = [*stages, publish]
         self.lanes = max(stage.lanes for stage in stages)
-        self.round_items = max(stage.lanes * stage.warp_items // 32 for stage in stages)
+        working = [stage for stage in stages if stage.name == round_stage] or stages
+        self.round_items = max(stage.lanes * stage.warp_items // 32 for stage in working)
 
 
 class Instance:
@@ -42,7 +43,7 @@ class Instance:
             undo.callback(stream.close)
             publish = module.function("publish")
             self.operations = [
-                LoadedOperation([module.function(name) for name in operation.stages], publish)
+                LoadedOperation([module.function(name) for name in operation.stages], publish, operation.round_stage)
                 for operation in plan.operations
             ]
             for name in plan.state:

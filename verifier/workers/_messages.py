@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeviceUnavailableError, PluginError, VerifierError
+from verifier.manifest import Operation
 from verifier.workers._layout import Layout
 from verifier.workers._options import WorkerOptions
 
@@ -29,6 +30,12 @@ class OperationPlan(NamedTuple):
 
     stages: tuple[str, ...]
     outputs: tuple[int, ...]  # bytes of an item's
+    round_stage: str = ""  # chunks are whole rounds of this stage; "": of the one with the most lanes
+
+    @classmethod
+    def of(cls, operation: Operation) -> OperationPlan:
+        """The plan of a manifest's operation."""
+        return cls(operation.stages, tuple(output.bytes for output in operation.outputs), operation.round_stage or "")
 
 
 class Plan(NamedTuple):

@@ -102,7 +102,7 @@ class Worker:
         """Loads an instance and returns when it is warm. Raises PluginError, BackendError."""
         plan = Plan(
             manifest.state,
-            tuple(OperationPlan(o.stages, tuple(output.bytes for output in o.outputs)) for o in manifest.operations),
+            tuple(OperationPlan.of(operation) for operation in manifest.operations),
         )
         with self._lock:
             if instance_id in self._instances:
