@@ -71,7 +71,7 @@ def test_a_plugin_s_life(admin, make):
     assert {t.label for t in history} == {new.label}
     assert history[0].state == admin_pb2.PLUGIN_STATE_VERIFYING
     operations = [r.operation for r in admin.Audit(admin_pb2.AuditRequest()).records]
-    assert operations == ["load", "load", "activate", "rollback", "load", "confirm", "unload"]
+    assert operations == ["load", "load", "activate", "rollback", "reload", "confirm", "unload"]
     assert [r.operation for r in admin.Audit(admin_pb2.AuditRequest(limit=2)).records] == operations[-2:]
 
 

@@ -66,7 +66,7 @@ def test_from_new_to_hot_loaded(cli, daemon, registry):
     assert "UNLOADED" in cli("unload", "checksum", "--wait")
     assert "SELFTEST" in cli("history", "checksum")
     records = json.loads(cli("audit", "--json"))["records"]
-    assert [r["operation"] for r in records] == ["load", "load", "rollback", "activate", "confirm", "unload"]
+    assert [r["operation"] for r in records] == ["load", "reload", "rollback", "activate", "confirm", "unload"]
     assert all("says" in r["actor"] for r in records)
     assert "OK" in cli("audit", "--limit", 1)
 

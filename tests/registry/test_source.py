@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import verifier
 from verifier.errors import ManifestError, PluginError
 from verifier.registry import PluginSource, common_folder, find_source, shipped_folder
 from verifier.registry import _source as source_module
@@ -161,3 +162,13 @@ def test_a_broken_neighbour_does_not_hide_a_plugin(make, tmp_path):
 
 def test_ships_its_plugins():
     assert (shipped_folder() / "common" / "abi.cuh").is_file()
+
+
+def test_an_installed_package_has_them_inside(tmp_path, monkeypatch):
+    package = tmp_path / "verifier"
+    (package / "_plugins" / "common").mkdir(parents=True)
+    monkeypatch.setattr(verifier, "__file__", str(package / "__init__.py"))
+    assert shipped_folder() == package / "_plugins"
+    assert common_folder() == package / "_plugins" / "common"
+    (package / "_plugins").rename(tmp_path / "plugins")
+    assert shipped_folder() == tmp_path / "plugins"

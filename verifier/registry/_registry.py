@@ -137,10 +137,13 @@ class Registry:
 
     def reload(self, label: str, *, actor: str = "daemon") -> InstanceStatus:
         """Loads a served plugin, "name" or "name@version", again from where it came from. Raises as `load`."""
-        name, _, version = label.partition("@")
-        instance = self._book.table.find(name, version or None)
-        activate = self._book.table.active.get(name) is instance
-        return self.load(Path(instance.origin), activate=activate, force=True, actor=actor)
+        with self._audit.operation(actor, "reload", label) as record:
+            name, _, version = label.partition("@")
+            instance = self._book.table.find(name, version or None)
+            activate = self._book.table.active.get(name) is instance
+            source = find_source(Path(instance.origin), self.options.folders)
+            record.label, record.digest = source.label, source.digest
+            return self._load(source, activate, True, record)
 
     def activate(self, label: str, *, actor: str = "daemon") -> InstanceStatus:
         """Makes a loaded instance its plugin's default: "name@version" or "name@version#generation".
