@@ -50,19 +50,26 @@ struct Windows {
     }
 };
 
-// entry[i][e] = (2 e + 1) 2^(WIDTH i) G, as x and y in the field's form; behind them the bases 2^(WIDTH i) G.
-template <class C>
-struct Comb {
-    typedef typename C::Field F;
-    typedef typename F::Element Element;
-    static constexpr u32 WIDTH = C::BITS < 32 ? 4 : TARGET_GPU ? WINDOW_G : WINDOW_G_CPU;
+// A point's multiples for a comb: entry[i][e] = (2 e + 1) 2^(WIDTH i) P, as x and y in the field's form.
+template <class C, u32 WIDTH_>
+struct CombTable {
+    static constexpr u32 WIDTH = WIDTH_;
     typedef ::Windows<WIDTH, (C::BITS + WIDTH - 1) / WIDTH> Windows;
     static constexpr u32 BASES = Windows::COUNT, ROW = 1u << (WIDTH - 1), ENTRIES = BASES * ROW;
     static constexpr u32 ENTRY_WORDS = 16;
-    static constexpr u64 BYTES = (u64)(ENTRIES + BASES) * ENTRY_WORDS * 4;
     static_assert(WIDTH >= 2 && WIDTH <= 24);
 
     DEVICE const u32* entry(const u32* table, u32 i, u32 e) { return table + (u64)(i * ROW + e) * ENTRY_WORDS; }
+};
+
+// The generator's, and behind it the bases 2^(WIDTH i) G.
+template <class C>
+struct Comb : CombTable<C, C::BITS < 32 ? 4 : TARGET_GPU ? WINDOW_G : WINDOW_G_CPU> {
+    typedef CombTable<C, C::BITS < 32 ? 4 : TARGET_GPU ? WINDOW_G : WINDOW_G_CPU> Table;
+    typedef typename C::Field F;
+    typedef typename F::Element Element;
+    using Table::BASES, Table::ENTRIES, Table::ENTRY_WORDS, Table::ROW, Table::WIDTH;
+    static constexpr u64 BYTES = (u64)(ENTRIES + BASES) * ENTRY_WORDS * 4;
 
     // The bodies of two STATE_STAGEs, of BASES and of ENTRIES indices.
     DEVICE void build_base(u32* table, u32 i) {

@@ -48,20 +48,24 @@ DEVICE ExactPoint<C> double_scalar_exact(
     return p;
 }
 
-// The body of the ITEM_STAGE after verify_item's: decides every item that is RETRY. Infinity is never valid.
+// Whether p is not infinity and its x is the target modulo n.
+template <class C>
+DEVICE bool is_target(const ExactPoint<C>& p, const Words& target) {
+    typedef Exact<typename C::Field> E;
+    Words alias;
+    const auto zz = E::sqr(p.z);
+    bool equal = E::equal(p.x, E::mul(E::from_words(target), zz));
+    if (target_alias<C>(alias, target)) equal |= E::equal(p.x, E::mul(E::from_words(alias), zz));
+    return equal && !ExactPoint<C>::is_infinity(p);
+}
+
+// The body of the ITEM_STAGE after verify_item's: decides every item that is RETRY.
 template <class C, u32 PLANES>
 DEVICE void finish_verify_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb) {
-    typedef typename C::Field F;
-    typedef Exact<F> E;
     if (!lane.live || batch.codes[item] != RETRY) return;
     const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
     const ExactPoint<C> p = double_scalar_exact<C>(batch, lane, scratch, comb);
-    const Words target = load(scratch, TARGET);
-    Words alias;
-    const typename F::Element zz = E::sqr(p.z);
-    bool equal = E::equal(p.x, E::mul(E::from_words(target), zz));
-    if (target_alias<C>(alias, target)) equal |= E::equal(p.x, E::mul(E::from_words(alias), zz));
-    batch.codes[item] = equal && !F::is_zero(p.z) ? VALID : INVALID;
+    batch.codes[item] = is_target<C>(p, load(scratch, TARGET)) ? VALID : INVALID;
 }
 
 // The body of the ITEM_STAGE after multiply_item's: what was RETRY becomes VALID with its point in the planes, or INVALID

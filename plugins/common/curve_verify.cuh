@@ -213,18 +213,11 @@ DEVICE bool is_open(const FastPoint<C>& p, const Flags& flags) {
     return flags.over | flags.under | C::Field::is_zero(p.z);
 }
 
-// The body of an ITEM_STAGE of VERIFY_THREADS threads, one block an SM: VALID, INVALID or RETRY for every item that
-// is UNDECIDED.
-template <class C, u32 PLANES>
-DEVICE void verify_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb) {
+// The code of an item that is UNDECIDED, from its point: VALID, INVALID or RETRY.
+template <class C>
+DEVICE void settle_item(
+    const Batch& batch, const Lane& lane, u32 item, const FastPoint<C>& p, const Words& target, Flags& flags) {
     typedef typename C::Field F;
-#if !TARGET_GPU
-    if (batch.codes[item] != UNDECIDED) return;
-#endif
-    const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
-    Flags flags = {0, 0};
-    const FastPoint<C> p = double_scalar<C>(batch, lane, scratch, comb, flags);
-    const Words target = load(scratch, TARGET);
     Words alias;
     const auto zz = F::sqr(p.z, flags);
     bool equal = F::is_zero(F::sub(p.x, F::mul(F::from_words(target, flags), zz, flags), flags));
@@ -232,6 +225,19 @@ DEVICE void verify_item(const Batch& batch, const Lane& lane, u32 item, const u3
         equal |= F::is_zero(F::sub(p.x, F::mul(F::from_words(alias, flags), zz, flags), flags));
     if (lane.live && batch.codes[item] == UNDECIDED)
         batch.codes[item] = is_open(p, flags) ? RETRY : equal ? VALID : INVALID;
+}
+
+// The body of an ITEM_STAGE of VERIFY_THREADS threads, one block an SM: VALID, INVALID or RETRY for every item that
+// is UNDECIDED.
+template <class C, u32 PLANES>
+DEVICE void verify_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb) {
+#if !TARGET_GPU
+    if (batch.codes[item] != UNDECIDED) return;
+#endif
+    const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
+    Flags flags = {0, 0};
+    const FastPoint<C> p = double_scalar<C>(batch, lane, scratch, comb, flags);
+    settle_item<C>(batch, lane, item, p, load(scratch, TARGET), flags);
 }
 
 // The same for recovery: every item that is UNDECIDED becomes VALID with X, Y, Z of its point, plain integers, in the

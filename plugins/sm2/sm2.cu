@@ -1,5 +1,5 @@
 // SM2 signature verification (GB/T 32918.2): t = (r + s) mod n, (x, y) = s G + t Q, valid where (e + x) mod n = r.
-#include "curve_finish.cuh"
+#include "curve_enrolled.cuh"
 #include "sm2_prepare.cuh"
 
 typedef Ladder<Sm2Curve> Sm2Ladder;
@@ -11,16 +11,50 @@ DEVICE void table_entry(u8* state, u32 index) { Sm2Comb::build_entry((u32*)state
 DEVICE void verify(const Batch& batch, const Lane& lane, u32 item) {
     verify_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
 }
-
 DEVICE void finish(const Batch& batch, const Lane& lane, u32 item) {
     finish_verify_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
 }
 
-PLUGIN_INFO(Sm2Comb::BYTES, Planes::BYTES, Sm2Ladder::LANE_BYTES)
+PLUGIN_INFO(Sm2Comb::BYTES + Slots::BYTES, Planes::BYTES, Sm2Ladder::LANE_BYTES)
 
 STATE_STAGE(sm2_table_bases, table_base, Sm2Comb::BASES, 32)
 STATE_STAGE(sm2_table_entries, table_entry, Sm2Comb::ENTRIES, 128)
 
-ITEM_STAGE(sm2_prepare, prepare, 256, 1)
+ITEM_STAGE(sm2_prepare, prepare<false>, 128, 3)
 ITEM_STAGE(sm2_verify, verify, VERIFY_THREADS, 1)
 ITEM_STAGE(sm2_finish, finish, FINISH_THREADS, 1)
+
+#if KEY_SLOTS > 0
+
+// Stage: writes the slot that the first input names with the key of the second. VALID: it is enrolled.
+DEVICE void enroll(const Batch& batch, const Lane& lane, u32 item) {
+    PublicKey key;
+    u32 slot;
+    Code code = take_index(value(batch.inputs[0], item), slot);
+    if (!code && slot >= Slots::SLOTS) code = KEY_INDEX;
+    if (!code) {
+        code = parse_key(Algorithm::SM2, (KeyEncoding)batch.parameters[0], value(batch.inputs[1], item), key);
+    }
+    if (!code) code = settle_key<Sm2Curve>(key);
+    if (!lane.live) return;
+    if (!code) Slots::enroll(key_slots(batch), slot, key);
+    batch.codes[item] = code ? code : VALID;
+}
+
+DEVICE void empty_slot(u8* state, u32 index) { *Slots::slot((u32*)(state + Sm2Comb::BYTES), index) = UNDECIDED; }
+
+DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
+    verify_enrolled_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state, key_slots(batch));
+}
+DEVICE void finish_enrolled(const Batch& batch, const Lane& lane, u32 item) {
+    finish_enrolled_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state, key_slots(batch));
+}
+
+STATE_STAGE(sm2_empty_slots, empty_slot, Slots::SLOTS, 128)
+
+ITEM_STAGE(sm2_enroll, enroll, ENROLL_THREADS, 1)
+ITEM_STAGE(sm2_prepare_enrolled, prepare<true>, 128, 3)
+ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, 1)
+ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, FINISH_THREADS, 1)
+
+#endif

@@ -1,6 +1,6 @@
 // What SM2 does to an item before the curve: parsing, the digest e, scalars.
 #pragma once
-#include "curve_key.cuh"
+#include "curve_enrolled.cuh"
 #include "scalar.cuh"
 #include "sm3.cuh"
 
@@ -53,20 +53,47 @@ DEVICE Code take_signature(const Batch& batch, Bytes bytes, Signature& signature
     return UNDECIDED;
 }
 
-// Stage: decides what is malformed or out of range, and t = 0; otherwise U1 = s, U2 = t, TARGET = r - e, QX, QY = the key.
+typedef KeySlots<Sm2Curve> Slots;
+
+// The slots stand behind the generator's table in the plugin's state.
+DEVICE u32* key_slots(const Batch& batch) { return (u32*)(batch.state + Comb<Sm2Curve>::BYTES); }
+
+// A slot's number, u32 little-endian, of any value.
+DEVICE Code take_index(Bytes bytes, u32& index) {
+    index = 0;
+    if (bytes.size != 4) return KEY_LENGTH;
+    index = load_le32(bytes.data);
+    return UNDECIDED;
+}
+
+// The key of an item, checked; of an enrolled one also its slot.
+template <bool ENROLLED>
+DEVICE Code take_key(const Batch& batch, u32 item, Bytes signature, PublicKey& key, u32& slot) {
+    const Bytes bytes = value(batch.inputs[2], item);
+    Code code;
+    if constexpr (ENROLLED) {
+        code = take_index(bytes, slot);
+        return code ? code : Slots::key(key_slots(batch), slot, key);
+    } else {
+        const KeyEncoding encoding = (KeyEncoding)batch.parameters[KEY_ENCODING];
+        code = parse_key(Algorithm::SM2, encoding, encoding == KeyEncoding::IN_SIGNATURE ? signature : bytes, key);
+        return code ? code : settle_key<Sm2Curve>(key);
+    }
+}
+
+// Stage: decides what is malformed or out of range, and t = 0; otherwise U1 = s, U2 = t, TARGET = r - e, and QX, QY = the
+// key, or QX = its slot.
+template <bool ENROLLED>
 DEVICE void prepare(const Batch& batch, const Lane& lane, u32 item) {
     typedef Scalar<Sm2Order> S;
     const Bytes bytes = value(batch.inputs[1], item);
-    const KeyEncoding encoding = (KeyEncoding)batch.parameters[KEY_ENCODING];
-    const Bytes key_bytes = encoding == KeyEncoding::IN_SIGNATURE ? bytes : value(batch.inputs[2], item);
     Signature signature;
     PublicKey key;
-    Words e = small_words(0);
+    u32 slot;
+    Words e = small_words(0), t;
     Code code = take_signature(batch, bytes, signature);
-    if (!code) code = parse_key(Algorithm::SM2, encoding, key_bytes, key);
-    if (!code) code = settle_key<Sm2Curve>(key);
+    if (!code) code = take_key<ENROLLED>(batch, item, bytes, key, slot);
     if (!code) code = take_digest(e, batch, value(batch.inputs[0], item), key);
-    Words t;
     if (!code) {
         t = add_mod(signature.r, signature.s, Sm2Order::modulus());
         if (is_zero(t)) code = INVALID;
@@ -78,6 +105,6 @@ DEVICE void prepare(const Batch& batch, const Lane& lane, u32 item) {
     store(scratch, U1, signature.s);
     store(scratch, U2, t);
     store(scratch, TARGET, subtract_mod(signature.r, S::reduce(e), Sm2Order::modulus()));
-    store(scratch, QX, key.x);
-    store(scratch, QY, key.y);
+    store(scratch, QX, ENROLLED ? small_words(slot) : key.x);
+    if (!ENROLLED) store(scratch, QY, key.y);
 }
