@@ -235,3 +235,23 @@ def test_a_process_that_took_over_during_a_load_is_asked_before_it_serves(
     assert tested[0] == ["cpu:0", "cpu:1"]
     assert ["cpu:1"] in tested[1:]
     still_serves()
+
+
+def test_a_batch_may_run_again_on_an_instance_that_drains(registry, fleet, served, wait_for):
+    """Its worker died under it: what holds a lease finds its instance on the successor."""
+    key = registry.resolve("verify", "PARITY").key({})
+    lease = registry.lease(key)
+    registry.unload("parity")
+    worker = fleet["cpu:0"]
+    batch = Batch(key, 1, (Column(np.array([2], np.uint8), 1),))
+    restarts = worker.restarts
+    os.kill(worker.pid, signal.SIGSTOP)  # so that the batch is on it when it dies
+    lost = worker.run(lease.instance.id, lease.operation_index, key, [batch])
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(BackendError):
+        lost.result(WAIT_S)
+    wait_for(lambda: worker.restarts > restarts and worker.state.value == "up", "another took over")
+    (result,) = worker.run(lease.instance.id, lease.operation_index, key, [batch]).result(WAIT_S)
+    assert result.codes.tolist() == [Code.VALID]
+    lease.release()
+    wait_for(lambda: status(registry, served.label).state is State.UNLOADED, "it is freed then")

@@ -41,6 +41,7 @@ class State(StrEnum):
     FAILED = "FAILED"
 
 
+PREPARING = frozenset({State.VERIFYING, State.LOADING, State.SELFTEST})
 SERVING = frozenset({State.WARM, State.ACTIVE, State.DEGRADED})
 LEAVING = frozenset({State.DRAINING, State.DRAINING_STUCK, State.FAILED})
 GONE = frozenset({State.UNLOADED, State.FAILED})

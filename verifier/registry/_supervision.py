@@ -12,7 +12,7 @@ from verifier.registry._audit import AuditLog, AuditRecord
 from verifier.registry._book import Book
 from verifier.registry._faults import FaultCounter
 from verifier.registry._fleet import FleetLike, WorkerLike
-from verifier.registry._instance import SERVING, Instance, State
+from verifier.registry._instance import PREPARING, SERVING, Instance, State
 from verifier.registry._loader import Loader
 from verifier.registry._retirement import Retirement
 
@@ -65,9 +65,13 @@ class Supervision:
             instance = self._book.get(instance_id)
             if instance is None:
                 continue
-            if instance.state not in SERVING:
+            if instance.state in PREPARING:
                 worker.unload(instance_id)  # its load has failed; the new process must not meet it again
-            elif len(instance_ids) == 1 and self._faults.count((instance_id, worker.device.id)):
+            elif (
+                instance.state in SERVING
+                and len(instance_ids) == 1
+                and self._faults.count((instance_id, worker.device.id))
+            ):
                 self._quarantine(instance, worker, str(error))
 
     def _restore_soon(self, worker: WorkerLike, instances: Sequence[Instance] | None) -> None:
