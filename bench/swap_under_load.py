@@ -1,4 +1,4 @@
-"""Latency of a daemon while its plugins are swapped and its workers killed, beside that of the same run's quiet times.
+"""Latency of a daemon while plugins are swapped and workers killed, beside that of the same run's quiet times.
 
     python bench/swap_under_load.py --device cpu --plugin parity --swaps 200
 
@@ -25,7 +25,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration")]
 
-from _admin import FIXTURES, MARKED, MARKS, AdminDaemon, Swapper, copy_plugin, marked_parity, wait_until  # noqa: E402
+from _admin import MARKED, MARKS, AdminDaemon, Swapper, copy_plugin, marked_parity, wait_until  # noqa: E402
 from _load import UNDECIDED, WRONG, Load  # noqa: E402
 from _memory import Memory, rise  # noqa: E402
 
@@ -46,7 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--depth", type=int, default=4, help="calls in flight of each process")
     parser.add_argument("--items", type=int, default=500, help="items of a call")
     parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--load-seconds", type=float, default=20.0, help="of the slow compiler, at most")
+    parser.add_argument("--compile-size", type=int, default=200, help="how slow the slow plugin is to compile")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "swap_under_load.jsonl")
     return parser.parse_args()
 
@@ -58,12 +58,7 @@ class Run:
         self.options = options
         self.folder = folder
         self.plain, self.other, self.version = _versions(options.plugin, folder)
-        self.daemon = AdminDaemon(
-            folder,
-            [str(self.plain)],
-            f"plugins.build_timeout_s={options.load_seconds}",
-            devices=(options.device,),
-        )
+        self.daemon = AdminDaemon(folder, [str(self.plain)], devices=(options.device,))
         self.swaps: list[Span] = []
         self.quiet: list[Span] = []
         self.compiles: list[Span] = []
@@ -83,14 +78,13 @@ class Run:
         self.swaps = swapper.spans
 
     def load_slowly(self) -> None:
-        """A compiler that is busy until it is given up, and the self-test of a plugin that was built before."""
-        import grpc
-
+        """A plugin whose compiler is busy for long, and the self-test of one that was built before."""
+        size = f"SIZE = {self.options.compile_size}"
+        slow = copy_plugin(
+            self.folder / "slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 380", size)
+        )
         begun = time.monotonic()
-        try:
-            self.daemon.load(FIXTURES / "faulty-compile")
-        except grpc.RpcError as error:
-            print(f"slow compile: {error.code().name}")
+        self.daemon.load(slow)
         self.compiles.append((begun, time.monotonic()))
         self._rest(time.monotonic() - begun)
         for _ in range(3):
@@ -141,7 +135,7 @@ def main() -> None:
                 marks=MARKS if options.plugin == "parity" else None,
             )
             with load:
-                time.sleep(2.0)
+                time.sleep(5.0)
                 run.swap_all()
                 run.load_slowly()
                 run.kill_workers()
@@ -172,7 +166,8 @@ def main() -> None:
     back = [_back_s(report, at) for at in run.kills]
     if back:
         note("service back after kill -9", float(np.median(back)), "s", len(back), worst_s=max(back))
-    settled = {"host_rise_bytes": rise(run.memory.host), "host_bytes": run.memory.host[-1]}
+    half = run.memory.host[len(run.memory.host) // 2 :]
+    settled = {"second_half_rise_bytes": rise(half), "host_bytes": run.memory.host[-1]}
     if run.memory.device:
         settled["device_rise_bytes"] = rise(run.memory.device)
     note("memory after the fifth swap", rise(run.memory.host), "bytes", len(run.swaps), **settled)

@@ -36,6 +36,18 @@ def test_codes(error, code):
     assert status.message == str(error)
 
 
+def test_a_compilers_long_log_is_cut_in_its_middle():
+    """gRPC drops a call whose headers are above 16 KiB, and a character may take nine bytes of them."""
+    text = "p@1.0.0 does not compile: " + "错" * 50_000 + " the last line"
+    with capture_logs() as logs:
+        status = status_of(errors.BuildError(text))
+    assert status.message.startswith("p@1.0.0 does not compile: ")
+    assert status.message.endswith(" the last line")
+    assert "characters are in the daemon's log" in status.message
+    assert len(status.message) < 16384 // 9
+    assert logs[0]["text"] == text
+
+
 def test_every_error_of_the_tree_is_mapped():
     """ConfigError never reaches a caller; any other new error must be given a status."""
     mapped = {type(error) for error, _ in CASES} | {errors.VerifierError, errors.ConfigError}

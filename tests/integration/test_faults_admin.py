@@ -163,6 +163,17 @@ def test_another_abi(daemon, tmp_path, key):
         daemon.load(bundle_of(tmp_path / "abi.bundle", sign(read_source(folder), key)))
 
 
+def test_a_source_with_a_thousand_errors(daemon, tmp_path, key):
+    """The compiler's log is longer than a status may be; the status comes all the same."""
+    folder = copy_plugin(
+        tmp_path / "bad",
+        version="2.0.0",
+        source=lambda text: text + "".join(f"int wrong_{n} = missing_{n};\n" for n in range(1000)),
+    )
+    with refused(BAD, "characters are in the daemon's log"):
+        daemon.load(bundle_of(tmp_path / "bad.bundle", sign(read_source(folder), key)))
+
+
 def test_signatures(daemon, tmp_path, key):
     source = read_source(copy_plugin(tmp_path / "two", version="2.0.0"))
     other = Ed25519PrivateKey.from_private_bytes(bytes(32))

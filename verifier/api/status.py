@@ -32,6 +32,9 @@ DETAILS_KEY = "grpc-status-details-bin"
 
 _log = structlog.get_logger(__name__)
 
+# gRPC sends texts as headers, and drops a call whose headers are above 16 KiB. A character may become nine bytes there.
+_HEAD, _TAIL = 600, 900
+
 # The first class that fits decides: subclasses stand before their bases.
 _CODES: tuple[tuple[type[VerifierError], grpc.StatusCode], ...] = (
     (NotServedError, grpc.StatusCode.FAILED_PRECONDITION),
@@ -91,9 +94,18 @@ def status_of(error: BaseException) -> Status:
         if isinstance(error, kind):
             field = error.field if isinstance(error, RequestError) else None
             retry = error.retry_after_s if isinstance(error, CapacityError) else None
-            return Status(code, str(error), field, retry)
+            return Status(code, _short(str(error)), field, retry)
     if isinstance(error, CancelledError):
         return Status(grpc.StatusCode.CANCELLED, "the call was cancelled")
     number = uuid.uuid4().hex[:12]
     _log.error("unforeseen_error", error_id=number, exc_info=error)
     return Status(grpc.StatusCode.INTERNAL, f"internal error {number}: see the daemon's log")
+
+
+def _short(text: str) -> str:
+    """What a status may carry of a text: a compiler's log is cut in its middle, and is whole in the daemon's log."""
+    if len(text) <= _HEAD + _TAIL:
+        return text
+    _log.error("long_error", text=text)
+    left_out = len(text) - _HEAD - _TAIL
+    return f"{text[:_HEAD]}\n[{left_out} characters are in the daemon's log]\n{text[-_TAIL:]}"
