@@ -11,7 +11,7 @@ import pytest
 
 from verifier.drivers.build import build_image
 from verifier.errors import BackendError, SelfTestError
-from verifier.registry import PluginSource, common_folder
+from verifier.registry import PluginSource, RegistryOptions, common_folder
 from verifier.registry._answers import parse_answers
 from verifier.registry._selftest import IN_FLIGHT, SIZES, self_test
 
@@ -150,3 +150,11 @@ def test_an_answer_that_never_comes_is_an_error(loaded):
 
     with pytest.raises(SelfTestError, match=r"cpu:0: a known answer took more than 0\.01 s"):
         self_test(Silent(worker), number, manifest, groups, chunk_items=0, timeout_s=0.01)
+
+
+def test_the_chunk_follows_the_device(fleet):
+    device = fleet.workers[0].device
+    options = RegistryOptions()
+    sizes = [options.chunk_items(dataclasses.replace(device, units=units)) for units in (1, 2, 16, 128)]
+    assert sizes == [2048, 4096, 32768, 32768]
+    assert options.chunk_items(dataclasses.replace(device, kind="cuda")) == 131072

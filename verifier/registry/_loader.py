@@ -94,7 +94,7 @@ class Loader:
                 instance.id,
                 instance.manifest,
                 instance.answers,
-                chunk_items=0 if brief else options.chunk_items(worker.device.kind),
+                chunk_items=0 if brief else options.chunk_items(worker.device),
                 timeout_s=options.selftest_timeout_s,
             ),
         )

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from verifier.drivers import DeviceInfo
+
 __all__ = ["RegistryOptions"]
+
+ITEMS_A_THREAD = 2048  # signatures that a CPU thread verifies in a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,10 @@ class RegistryOptions:
     quarantine_faults: int = 3  # so many faults of one instance ...
     quarantine_window_s: float = 60.0  # ... within so long take it out
     gpu_chunk_items: int = 1 << 17  # items of the self-test's full chunk
-    cpu_chunk_items: int = 1 << 12
+    cpu_chunk_items: int = 1 << 15
 
-    def chunk_items(self, kind: str) -> int:
-        """Items of the self-test's full chunk on a kind of device."""
-        return self.gpu_chunk_items if kind == "cuda" else self.cpu_chunk_items
+    def chunk_items(self, device: DeviceInfo) -> int:
+        """Items of the self-test's full chunk on a device. A small CPU gets fewer, for it would take seconds."""
+        if device.kind == "cuda":
+            return self.gpu_chunk_items
+        return min(self.cpu_chunk_items, ITEMS_A_THREAD * device.units)
