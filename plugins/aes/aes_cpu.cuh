@@ -9,7 +9,7 @@ typedef long long AesBlock __attribute__((vector_size(16)));
 
 #define WITH_AES __attribute__((target("aes,sse4.1")))
 // Four blocks a vector. The two compilers name the instructions differently.
-#if defined(__AVX512F__) && (__has_builtin(__builtin_ia32_aesenc512) || __has_builtin(__builtin_ia32_vaesenc_v64qi))
+#if defined(__AVX512F__) && (!defined(__clang__) || __has_builtin(__builtin_ia32_aesenc512))
 #define WITH_WIDE_AES __attribute__((target("vaes,avx512f")))
 #if defined(__clang__)
 typedef long long AesBlocks __attribute__((vector_size(64)));
