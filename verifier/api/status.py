@@ -32,7 +32,7 @@ DETAILS_KEY = "grpc-status-details-bin"
 
 _log = structlog.get_logger(__name__)
 
-# gRPC sends texts as headers and drops a call whose headers are above 16 KiB; a character may become nine bytes there.
+# gRPC sends texts as headers and drops a call with more than 16 KiB of them; a character may become nine bytes there.
 _HEAD, _TAIL = 600, 900
 
 # The first class that fits decides: subclasses stand before their bases.
