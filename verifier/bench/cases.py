@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from verifier.bench.cipher_cases import CIPHERS, Cipher, measure_cipher
 from verifier.bench.limits import Limits
 from verifier.bench.peers import peers_for
 from verifier.bench.records import Record
@@ -34,6 +35,7 @@ class Settings:
 
     batch: int
     runs: int
+    cipher_bytes: int
     sweep: tuple[int, ...] = ()
 
 
@@ -154,6 +156,13 @@ def _digest(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iter
     return measure
 
 
+def _cipher(cipher: Cipher) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
+    def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
+        return measure_cipher(cipher, rig, limits, settings.cipher_bytes, settings.runs)
+
+    return measure
+
+
 CASES = (
     Case("sm2-verify", "sm2", _verify("sm2-verify", "SM2")),
     Case("p256-verify", "ecdsa", _verify("p256-verify", "ECDSA_P256")),
@@ -162,6 +171,7 @@ CASES = (
     Case("sm3", "sm3", _digest("sm3", "SM3")),
     Case("sha256", "sha256", _digest("sha256", "SHA256")),
     Case("keccak256", "keccak", _digest("keccak256", "KECCAK256")),
+    *(Case(cipher.name, cipher.plugin, _cipher(cipher)) for cipher in CIPHERS),
 )
 
 _ALGORITHM_OF = {

@@ -67,7 +67,8 @@ def bench(
     options: dict[str, Any] = {"threads": threads} if on_cpu and threads else {}
     batch = (2_048 if quick else 16_384) if on_cpu else (1 << 18 if quick else 1 << 20)
     sizes = tuple(1 << k for k in range(0, 23 if not on_cpu else 15)) if sweep else ()
-    settings = Settings(batch, 3 if quick else 9, sizes)
+    cipher_bytes = (1 << 20 if quick else 16 << 20) if on_cpu else (64 << 20 if quick else 256 << 20)
+    settings = Settings(batch, 3 if quick else 9, cipher_bytes, sizes)
     root = shipped_folder()
     records: list[Record] = []
     progress = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console)

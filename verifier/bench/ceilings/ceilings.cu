@@ -13,7 +13,8 @@ DEVICE void multiply_item(const Batch& batch, const Lane& lane, u32 item) {
     UNROLL for (u32 k = 0; k < CHAINS; k++) sums[k] = item + k;
     NO_UNROLL for (u32 i = 0; i < OPERATIONS / CHAINS / 16; i++) {
         UNROLL for (u32 j = 0; j < 16; j++) {
-            UNROLL for (u32 k = 0; k < CHAINS; k++) sums[k] = (u64)(u32)sums[k] * factor + sums[k];
+            // A factor that changes, or the compiler would multiply once and add.
+            UNROLL for (u32 k = 0; k < CHAINS; k++) sums[k] += (u64)(u32)sums[(k + 1) % CHAINS] * factor;
         }
     }
     u64 total = 0;
@@ -24,13 +25,21 @@ DEVICE void multiply_item(const Batch& batch, const Lane& lane, u32 item) {
 ITEM_STAGE(wide_multiply_add, multiply_item, 256, 4)
 
 // Three-input logic, which bit-sliced ciphers are made of.
+DEVICE void logic(u32& a, u32 b, u32 c) {
+#if TARGET_GPU
+    asm volatile("lop3.b32 %0, %0, %1, %2, 0x78;" : "+r"(a) : "r"(b), "r"(c));  // a ^ (b & c)
+#else
+    a ^= b & c;
+#endif
+}
+
 DEVICE void logic_item(const Batch& batch, const Lane& lane, u32 item) {
     u32 a[CHAINS];
     const u32 b = item * 2654435761u;
     UNROLL for (u32 k = 0; k < CHAINS; k++) a[k] = item + k;
     NO_UNROLL for (u32 i = 0; i < OPERATIONS / CHAINS / 16; i++) {
         UNROLL for (u32 j = 0; j < 16; j++) {
-            UNROLL for (u32 k = 0; k < CHAINS; k++) a[k] = (a[(k + 1) % CHAINS] & b) ^ a[k];
+            UNROLL for (u32 k = 0; k < CHAINS; k++) logic(a[k], a[(k + 1) % CHAINS], b);
         }
     }
     u32 total = 0;
