@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _by_hand import HandDevice, batch, judge, ragged
+from _by_hand import HandDevice, batch, firsts, judge, ragged
 
 from verifier.errors import BackendError, DeadlineError, NotServedError, RequestError, StoppingError
 from verifier.model import BatchResult
@@ -158,6 +158,56 @@ def test_merged_requests_run_again_one_by_one(bench):
     assert device.given[-1] == [1, 1]
     device.fail()
     made.poll()
+    device.finish()
+    made.poll()
+    device.fail()
+    assert_right(good.result(0), [2])
+    assert_undetermined(poison.result(0), 1)
+
+
+def test_what_a_lost_device_had_runs_again_alone(bench):
+    """One batch ends the device whenever it runs there: it costs the two beside it one try, and a later one none."""
+    device = HandDevice("cpu")
+    made = bench(device, launches_per_device=3, retries=2)
+    futures = []
+    for value in (4, 2, 3):
+        futures.append(made.submit(batch([value])))
+        made.poll()
+    assert len(device.running) == 3
+    poison, *others = futures
+    device.die()
+    device.state = WorkerState.UP
+    later = made.submit(batch([5]))
+    order = []
+    while not later.done():
+        made.poll()
+        (running,) = device.running
+        value = int(firsts(running.parts[0])[0])
+        order.append(value)
+        if value == 4:
+            device.die()
+            device.state = WorkerState.UP
+        else:
+            device.finish()
+    assert order == [3, 2, 4, 4, 5]
+    assert_undetermined(poison.result(0), 1)
+    for future, value in zip(others, (2, 3), strict=True):
+        assert_right(future.result(0), [value])
+    assert_right(later.result(0), [5])
+
+
+def test_merged_requests_are_split_for_the_last_try_only(bench):
+    device = HandDevice("cpu")
+    made = bench(device, launches_per_device=1, retries=2)
+    made.submit(batch([0]))
+    made.poll()
+    good, poison = made.submit(batch([2])), made.submit(batch([4]))
+    device.finish()
+    for expected in ([1, 1], [1, 1], [1]):
+        made.poll()
+        assert device.given[-1] == expected
+        if len(expected) == 2:
+            device.fail()
     device.finish()
     made.poll()
     device.fail()
