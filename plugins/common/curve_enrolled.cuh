@@ -116,27 +116,26 @@ struct EnrolledLadder {
     }
 };
 
-// The body of an ITEM_STAGE of ENROLLED_THREADS threads: as verify_item, with the key's slot in QX.
-template <class C, u32 PLANES>
-DEVICE void verify_enrolled_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb, const u32* slots) {
+// u1 G + u2 Q from the two tables, as double_scalar.
+template <class C, bool COMPLETE, u32 PLANES>
+DEVICE FastPoint<C> double_scalar_enrolled(
+    const Lane& lane, const ItemScratch<PLANES>& scratch, const u32* comb, const u32* slots, Flags& flags) {
     typedef typename C::Field F;
     typedef typename F::Element Element;
     typedef EnrolledLadder<C> L;
+    typedef FastPoint<C> P;
 #if TARGET_GPU
     __shared__ u32 shared[L::DIGIT_WORDS * ENROLLED_THREADS];
     u32* digits = shared + lane.thread;
     const u32 stride = ENROLLED_THREADS;
 #else
-    if (batch.codes[item] != UNDECIDED) return;
     u32 digits[L::DIGIT_WORDS];
     const u32 stride = 1;
 #endif
-    const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
     const L ladder = L::start(digits, stride, scratch, comb, slots);
-    Flags flags = {0, 0};
     u32 negative;
     const u32* entry = L::entry(ladder, 0, negative);
-    FastPoint<C> p;
+    P p;
     p.x = F::load_constant(entry), p.y = F::negate_if(F::load_constant(entry + 8), negative, flags), p.z = F::one();
     entry = L::entry(ladder, 1, negative);
     Element x = F::load_constant(entry), y = F::load_constant(entry + 8);
@@ -146,20 +145,19 @@ DEVICE void verify_enrolled_item(const Batch& batch, const Lane& lane, u32 item,
             entry = L::entry(ladder, i + 1, negative);
             x = F::load_constant(entry), y = F::load_constant(entry + 8);
         }
-        FastPoint<C>::add_plain(p, now_x, now_y, flags);
-        sync(lane);
+        if (!COMPLETE || !P::template add_exception<true>(p, now_x, now_y, isomorphic_a<C>(F::one(), flags), flags))
+            P::add_plain(p, now_x, now_y, flags);
+        if constexpr (!COMPLETE) sync(lane);
     }
-    settle_item<C>(batch, lane, item, p, load(scratch, TARGET), flags);
+    return p;
 }
 
-// The body of the ITEM_STAGE after it: decides every item that is RETRY.
 template <class C, u32 PLANES>
-DEVICE void finish_enrolled_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb, const u32* slots) {
+DEVICE ExactPoint<C> double_scalar_enrolled_exact(
+    const ItemScratch<PLANES>& scratch, const u32* comb, const u32* slots) {
     typedef typename C::Field F;
     typedef EnrolledLadder<C> L;
-    if (!lane.live || batch.codes[item] != RETRY) return;
     u32 digits[L::DIGIT_WORDS];
-    const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
     const L ladder = L::start(digits, 1, scratch, comb, slots);
     ExactPoint<C> p = ExactPoint<C>::infinity();
     NO_UNROLL for (u32 i = 0; i < L::ADDITIONS; i++) {
@@ -169,5 +167,30 @@ DEVICE void finish_enrolled_item(const Batch& batch, const Lane& lane, u32 item,
         if (negative) q.y = Exact<F>::negate(q.y);
         p = ExactPoint<C>::add(p, q);
     }
-    batch.codes[item] = is_target<C>(p, load(scratch, TARGET)) ? VALID : INVALID;
+    return p;
+}
+
+// The body of an ITEM_STAGE of ENROLLED_THREADS threads: as verify_item, with the key's slot in QX.
+template <class C, u32 PLANES>
+DEVICE void verify_enrolled_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb, const u32* slots) {
+#if !TARGET_GPU
+    if (batch.codes[item] != UNDECIDED) return;
+#endif
+    const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
+    Flags flags = {0, 0};
+    const FastPoint<C> p = double_scalar_enrolled<C, false>(lane, scratch, comb, slots, flags);
+    settle_item<C>(batch, lane, item, p, load(scratch, TARGET), flags);
+}
+
+// The body of the ITEM_STAGE after it, of as many threads: decides every item that is RETRY.
+template <class C, u32 PLANES>
+DEVICE void finish_enrolled_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb, const u32* slots) {
+    if (!lane.live || batch.codes[item] != RETRY) return;
+    const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
+    const Words target = load(scratch, TARGET);
+    Flags flags = {0, 0};
+    const FastPoint<C> p = double_scalar_enrolled<C, true>(lane, scratch, comb, slots, flags);
+    bool valid = is_target<C>(p, target, flags) && !C::Field::is_zero(p.z);
+    if (raised(flags)) valid = is_target<C>(double_scalar_enrolled_exact<C>(scratch, comb, slots), target);
+    batch.codes[item] = valid ? VALID : INVALID;
 }

@@ -1,10 +1,12 @@
-// u1 G + u2 Q for the items that the fast formulas left open, with complete formulas and exact arithmetic: every item is
-// decided. The same windows as curve_verify.cuh, with a table in Jacobian coordinates, so that a batch made to leave
-// the fast formulas costs about twice more, not a bit-by-bit ladder.
+// u1 G + u2 Q for the items that the fast formulas left open: every item is decided.
+//
+// First with formulas for every case, still in the lazy field; that costs a fifth more than the fast stage, so that a
+// batch made to leave it is not a lever. Only where a flag is raised, which nobody can arrange cheaply, exact arithmetic
+// decides, about four times slower.
 #pragma once
 #include "curve_verify.cuh"
 
-constexpr u32 FINISH_THREADS = 128;
+constexpr u32 FINISH_THREADS = VERIFY_THREADS;  // double_scalar's
 
 template <class C, u32 PLANES>
 DEVICE ExactPoint<C> double_scalar_exact(
@@ -64,8 +66,12 @@ template <class C, u32 PLANES>
 DEVICE void finish_verify_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb) {
     if (!lane.live || batch.codes[item] != RETRY) return;
     const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
-    const ExactPoint<C> p = double_scalar_exact<C>(batch, lane, scratch, comb);
-    batch.codes[item] = is_target<C>(p, load(scratch, TARGET)) ? VALID : INVALID;
+    const Words target = load(scratch, TARGET);
+    Flags flags = {0, 0};
+    const FastPoint<C> p = double_scalar<C, true>(batch, lane, scratch, comb, flags);
+    bool valid = is_target<C>(p, target, flags) && !C::Field::is_zero(p.z);
+    if (raised(flags)) valid = is_target<C>(double_scalar_exact<C>(batch, lane, scratch, comb), target);
+    batch.codes[item] = valid ? VALID : INVALID;
 }
 
 // The body of the ITEM_STAGE after multiply_item's: what was RETRY becomes VALID with its point in the planes, or INVALID
@@ -73,16 +79,13 @@ DEVICE void finish_verify_item(const Batch& batch, const Lane& lane, u32 item, c
 template <class C, u32 PLANES>
 DEVICE void finish_multiply_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb) {
     typedef typename C::Field F;
-    typedef Exact<F> E;
     if (!lane.live || batch.codes[item] != RETRY) return;
     const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
-    const ExactPoint<C> p = double_scalar_exact<C>(batch, lane, scratch, comb);
-    if (F::is_zero(p.z)) {
-        batch.codes[item] = INVALID;
-        return;
-    }
-    store(scratch, QX, E::to_words(p.x));
-    store(scratch, QY, E::to_words(p.y));
-    store(scratch, TARGET, E::to_words(p.z));
-    batch.codes[item] = VALID;
+    Flags flags = {0, 0};
+    const FastPoint<C> p = double_scalar<C, true>(batch, lane, scratch, comb, flags);
+    ExactPoint<C> q = {F::canonical(p.x), F::canonical(p.y), F::canonical(p.z)};
+    if (raised(flags)) q = double_scalar_exact<C>(batch, lane, scratch, comb);
+    const bool infinity = ExactPoint<C>::is_infinity(q);
+    if (!infinity) store_point<C>(scratch, q.x, q.y, q.z);
+    batch.codes[item] = infinity ? INVALID : VALID;
 }

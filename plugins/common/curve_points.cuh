@@ -72,6 +72,27 @@ struct FastPoint {
         p.x = F::sub_sub_twice(F::sqr(r, flags), hhh, v, flags);
         p.y = F::sub(F::mul(r, F::sub(v, p.x, flags), flags), q, flags);
     }
+
+    // For those who need every case: takes over the addition of (x, y) where the formulas above fail, on the curve whose
+    // a is `a` (unused where it is 0), and tells whether it did. With PLAIN ordinates as for add_plain.
+    template <bool PLAIN>
+    DEVICE bool add_exception(FastPoint& p, const Element& x, const Element& y, const Element& a, Flags& flags) {
+        if (F::is_zero(p.z)) {
+            p.x = x, p.y = y, p.z = F::one();
+            return true;
+        }
+        const Element zz = F::sqr(p.z, flags);
+        if (!F::is_zero(F::sub(F::mul(zz, x, flags), p.x, flags))) return false;
+        if (!F::is_zero(F::sub(F::mul(y, F::mul(zz, p.z, flags), flags), p.y, flags))) {
+            p.z = F::zero();
+            return true;
+        }
+        if (PLAIN) p.y = F::twice(p.y, flags);
+        if constexpr (C::A_IS_MINUS_3) p.w = F::mul(F::sqr(zz, flags), a, flags);
+        twice(p, false, flags);
+        if (PLAIN) p.y = F::half(p.y);
+        return true;
+    }
 };
 
 // A point in Jacobian coordinates, (x / z^2, y / z^3), infinity where z = 0; canonical elements and complete formulas.

@@ -124,8 +124,17 @@ DEVICE typename C::Field::Element build_table(u32* table, const Words& qx, const
     return z;
 }
 
-// u1 G + u2 Q with plain ordinate; void where a flag was raised or z is zero.
-template <class C, u32 PLANES>
+// -3 on the curve whose points (x, y) are (x / z^2, y / z^3) on C: -3 z^4. Unused where a = 0.
+template <class C>
+DEVICE typename C::Field::Element isomorphic_a(const typename C::Field::Element& z, Flags& flags) {
+    typedef typename C::Field F;
+    const auto z4 = F::sqr(F::sqr(z, flags), flags);
+    return F::sub_sub_twice(F::zero(), z4, z4, flags);
+}
+
+// u1 G + u2 Q with plain ordinate; void where a flag was raised, and where z is zero unless COMPLETE: then z = 0 is
+// infinity. COMPLETE costs a fifth more, and its warps need not run together.
+template <class C, bool COMPLETE, u32 PLANES>
 DEVICE FastPoint<C> double_scalar(
     const Batch& batch, const Lane& lane, const ItemScratch<PLANES>& scratch, const u32* comb, Flags& flags) {
     typedef typename C::Field F;
@@ -144,26 +153,25 @@ DEVICE FastPoint<C> double_scalar(
     u32* table = lane_table<C>(batch, lane);
     const Element common_z = build_table<C>(table, load(scratch, QX), load(scratch, QY), flags);
 
-    // On the isomorphic curve a is a z^4 with the common z. Both are kept in memory: the loop has no registers for them.
+    // The isomorphic curve's z and a are kept in memory: the loop has no registers for them.
     u32* const kept_z = table + L::TABLE * L::ENTRY_WORDS;
     u32* const kept_a = kept_z + 8;
     P p;
-    Element a = F::zero();
+    p.z = F::one();
     if constexpr (C::A_IS_MINUS_3) {
-        const Element z4 = F::sqr(F::sqr(common_z, flags), flags);
-        a = F::sub_sub_twice(F::zero(), z4, z4, flags);
-        F::store(kept_a, a);
+        p.w = isomorphic_a<C>(common_z, flags);
+        F::store(kept_a, p.w);
     }
+    if (COMPLETE && F::is_zero(common_z)) flags.over = 1;  // Q's order is too small for the table
     u32 negative;
     u32 e = L::part_digit(ladder, 0, L::Windows::COUNT - 1, negative);
     p.x = F::load(table + e * L::ENTRY_WORDS);
     p.y = F::negate_if(F::load(table + e * L::ENTRY_WORDS + 8), negative, flags);
-    p.z = F::one(), p.w = a;
     if constexpr (C::PARTS == 2) {
         e = L::part_digit(ladder, 1, L::Windows::COUNT - 1, negative);
-        const Element y = F::load(table + e * L::ENTRY_WORDS + 8);
-        P::add_doubled(p, F::load(table + e * L::ENTRY_WORDS + 16),
-                       F::negate_if(y, negative, flags), flags);
+        const Element x = F::load(table + e * L::ENTRY_WORDS + 16);
+        const Element y = F::negate_if(F::load(table + e * L::ENTRY_WORDS + 8), negative, flags);
+        if (!COMPLETE || !P::template add_exception<false>(p, x, y, p.z, flags)) P::add_doubled(p, x, y, flags);
     }
     NO_UNROLL for (u32 i = L::Windows::COUNT - 1; i-- > 0;) {
         if constexpr (C::PARTS == 1) {
@@ -176,12 +184,13 @@ DEVICE FastPoint<C> double_scalar(
             const u32* entry = table + e * L::ENTRY_WORDS;
             const Element x = F::load(entry + (h ? 16 : 0));
             const Element y = F::negate_if(F::load(entry + 8), negative, flags);
-            P::add_doubled(p, x, y, flags);
+            if (!COMPLETE || !P::template add_exception<false>(p, x, y, F::load(kept_a), flags))
+                P::add_doubled(p, x, y, flags);
         }
         if constexpr (C::A_IS_MINUS_3) {
             if (i > 0) p.w = F::mul(F::sqr(F::sqr(p.z, flags), flags), F::load(kept_a), flags);
         }
-        sync(lane);
+        if constexpr (!COMPLETE) sync(lane);
     }
     p.z = F::mul(p.z, F::load(kept_z), flags);  // back on C
     p.y = F::half(p.y);
@@ -197,7 +206,8 @@ DEVICE FastPoint<C> double_scalar(
             entry = Comb<C>::entry(comb, i + 1, e);
             x = F::load_constant(entry), y = F::load_constant(entry + 8);
         }
-        P::add_plain(p, now_x, now_y, flags);
+        if (!COMPLETE || !P::template add_exception<true>(p, now_x, now_y, isomorphic_a<C>(F::one(), flags), flags))
+            P::add_plain(p, now_x, now_y, flags);
     }
     return p;
 }
@@ -210,19 +220,26 @@ DEVICE bool target_alias(Words& alias, const Words& target) {
 
 template <class C>
 DEVICE bool is_open(const FastPoint<C>& p, const Flags& flags) {
-    return flags.over | flags.under | C::Field::is_zero(p.z);
+    return raised(flags) || C::Field::is_zero(p.z);
 }
 
-// The code of an item that is UNDECIDED, from its point: VALID, INVALID or RETRY.
+// Whether x of a point that is not infinity is the target modulo n.
 template <class C>
-DEVICE void settle_item(
-    const Batch& batch, const Lane& lane, u32 item, const FastPoint<C>& p, const Words& target, Flags& flags) {
+DEVICE bool is_target(const FastPoint<C>& p, const Words& target, Flags& flags) {
     typedef typename C::Field F;
     Words alias;
     const auto zz = F::sqr(p.z, flags);
     bool equal = F::is_zero(F::sub(p.x, F::mul(F::from_words(target, flags), zz, flags), flags));
     if (target_alias<C>(alias, target))
         equal |= F::is_zero(F::sub(p.x, F::mul(F::from_words(alias, flags), zz, flags), flags));
+    return equal;
+}
+
+// The code of an item that is UNDECIDED, from its point: VALID, INVALID or RETRY.
+template <class C>
+DEVICE void settle_item(
+    const Batch& batch, const Lane& lane, u32 item, const FastPoint<C>& p, const Words& target, Flags& flags) {
+    const bool equal = is_target<C>(p, target, flags);
     if (lane.live && batch.codes[item] == UNDECIDED)
         batch.codes[item] = is_open(p, flags) ? RETRY : equal ? VALID : INVALID;
 }
@@ -236,8 +253,19 @@ DEVICE void verify_item(const Batch& batch, const Lane& lane, u32 item, const u3
 #endif
     const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
     Flags flags = {0, 0};
-    const FastPoint<C> p = double_scalar<C>(batch, lane, scratch, comb, flags);
+    const FastPoint<C> p = double_scalar<C, false>(batch, lane, scratch, comb, flags);
     settle_item<C>(batch, lane, item, p, load(scratch, TARGET), flags);
+}
+
+// X, Y, Z as plain integers into the planes of a recovered point.
+template <class C, u32 PLANES>
+DEVICE void store_point(
+    const ItemScratch<PLANES>& scratch, const typename C::Field::Element& x, const typename C::Field::Element& y,
+    const typename C::Field::Element& z) {
+    typedef Exact<typename C::Field> E;
+    store(scratch, QX, E::to_words(x));
+    store(scratch, QY, E::to_words(y));
+    store(scratch, TARGET, E::to_words(z));
 }
 
 // The same for recovery: every item that is UNDECIDED becomes VALID with X, Y, Z of its point, plain integers, in the
@@ -250,15 +278,12 @@ DEVICE void multiply_item(const Batch& batch, const Lane& lane, u32 item, const 
 #endif
     const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
     Flags flags = {0, 0};
-    const FastPoint<C> p = double_scalar<C>(batch, lane, scratch, comb, flags);
+    const FastPoint<C> p = double_scalar<C, false>(batch, lane, scratch, comb, flags);
     if (!lane.live || batch.codes[item] != UNDECIDED) return;
     if (is_open(p, flags)) {
         batch.codes[item] = RETRY;
         return;
     }
-    typedef Exact<F> E;
-    store(scratch, QX, E::to_words(F::canonical(p.x)));
-    store(scratch, QY, E::to_words(F::canonical(p.y)));
-    store(scratch, TARGET, E::to_words(F::canonical(p.z)));
+    store_point<C>(scratch, F::canonical(p.x), F::canonical(p.y), F::canonical(p.z));
     batch.codes[item] = VALID;
 }

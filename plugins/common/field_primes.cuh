@@ -1,14 +1,14 @@
 // The primes of the three curves, and their constants in both radices: 2^288 of the generated blocks ("lazy") and
-// 2^256 of the CPU ("host"). tests/plugins/test_fields.py recomputes them.
+// 2^256 of the CPU ("host"). tests/plugins/test_field.py checks them.
 #pragma once
 #include "words.cuh"
 
 // Raised by lazy operations whose result did not fit; whatever was computed is then void.
 struct Flags {
     u32 over, under;
-
-    DEVICE Flags none() { return {0, 0}; }
 };
+
+DEVICE bool raised(const Flags& flags) { return (flags.over | flags.under) != 0; }
 
 #if !TARGET_GPU
 

@@ -55,6 +55,6 @@ STATE_STAGE(sm2_empty_slots, empty_slot, Slots::SLOTS, 128)
 ITEM_STAGE(sm2_enroll, enroll, ENROLL_THREADS, 1)
 ITEM_STAGE(sm2_prepare_enrolled, prepare<true>, 128, 3)
 ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, 1)
-ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, FINISH_THREADS, 1)
+ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, ENROLLED_THREADS, 1)
 
 #endif
