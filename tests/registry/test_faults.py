@@ -112,6 +112,19 @@ def test_a_plugin_that_keeps_faulting_is_quarantined(registry, make, still_serve
     still_serves()
 
 
+def test_a_fault_that_several_may_have_done_is_counted_for_none(registry, fleet, make, served, still_serves):
+    other = registry.load(make("other", of="faulty-crash"))
+    lost = BackendError("cpu:0: illegal address", sticky=True)
+    for _ in range(2 * registry.options.quarantine_faults):
+        registry._supervision._faulted(fleet["cpu:0"], [served.id, other.id], lost)
+    assert status(registry, other.label).devices == ("cpu:0", "cpu:1")
+    still_serves()
+    for _ in range(registry.options.quarantine_faults):
+        registry._supervision._faulted(fleet["cpu:0"], [other.id], lost)
+    assert status(registry, other.label).devices == ("cpu:1",)
+    still_serves()
+
+
 def test_a_quarantined_version_gives_way_to_the_one_before(
     registry, make, served, still_serves, break_down, wait_for
 ):
