@@ -64,24 +64,41 @@ DEVICE void write_counters(u8* blocks, const u8* first) {
         }
         return;
     }
-    Word v, step, is_low;
+    // Which lanes hold word j of a block, and the blocks' numbers.
+    Word lanes[WORDS], number;
     FULL_UNROLL
     for (u32 i = 0; i < LANES; i++) {
-        const bool last = i % WORDS == WORDS - 1;
-        v[i] = last ? low + i / WORDS : counter[i % WORDS];
-        step[i] = last ? LANES / WORDS : 0;
-        is_low[i] = last ? ~0u : 0;
+        FULL_UNROLL
+        for (u32 j = 0; j < WORDS; j++) lanes[j][i] = i % WORDS == j ? ~0u : 0;
+        number[i] = i / WORDS;
     }
+    const Word last = lanes[WORDS - 1];
+    Word v = (number + low) & last;
+    FULL_UNROLL
+    for (u32 j = 0; j + 1 < WORDS; j++) v |= lanes[j] & counter[j];
+    const Word step = last & (LANES / WORDS);
+#if !defined(__clang__)
+    typedef u8 ByteLanes __attribute__((vector_size(sizeof(Word))));
+    ByteLanes order;  // the last word of every block reversed
+    FULL_UNROLL
+    for (u32 i = 0; i < sizeof(Word); i++) order[i] = (u8)(i / 4 % WORDS == WORDS - 1 ? i ^ 3 : i);
+#endif
     FULL_UNROLL
     for (u32 i = 0; i < STRIPE_BLOCKS * WORDS / LANES; i++) {
+#if defined(__clang__)
         const Word swapped = v >> 24 | (v >> 8 & 0xff00u) | (v << 8 & 0xff0000u) | v << 24;
-        store_word(blocks + i * sizeof(Word), (swapped & is_low) | (v & ~is_low));
+        store_word(blocks + i * sizeof(Word), (swapped & last) | (v & ~last));
+#else
+        store_word(blocks + i * sizeof(Word), (Word)__builtin_shuffle((ByteLanes)v, order));
+#endif
         v += step;
     }
 }
 
 DEVICE void xor_bytes(u8* to, const u8* a, const u8* b, u32 bytes) {
-    for (u32 i = 0; i < bytes; i++) to[i] = a[i] ^ b[i];
+    u32 i = 0;
+    for (; i + sizeof(Word) <= bytes; i += sizeof(Word)) store_word(to + i, load_word(a + i) ^ load_word(b + i));
+    for (; i < bytes; i++) to[i] = a[i] ^ b[i];
 }
 
 template <class G, class C, Mode MODE>
