@@ -87,7 +87,7 @@ class Run:
         self.daemon.load(slow)
         self.compiles.append((begun, time.monotonic()))
         self._rest(time.monotonic() - begun)
-        for _ in range(3):
+        for _ in range(max(3, self.options.swaps // 10)):
             begun = time.monotonic()
             self.daemon.load(self.other, force=True, keep_inactive=True)
             self.tests.append((begun, time.monotonic()))
