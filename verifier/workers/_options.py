@@ -25,10 +25,10 @@ class WorkerOptions:
 
     slots: int = 4  # batches in flight
     slot_bytes: int = 64 << 20  # columns and results of one batch
-    streams: int = 4
+    streams: int = 8
     chunk_rounds: int = 2  # a chunk is so many full launches of the operation's widest stage, at least
     chunk_least_bytes: int = 4 << 20  # and has so many input bytes, at least: small copies do not fill the link
-    chunk_most_bytes: int = 16 << 20  # and so many at most: one chunk's copies overlap another's kernels
+    chunk_most_bytes: int = 32 << 20  # and so many at most: one chunk's copies overlap another's kernels
     unified_chunk_items: int = 32768  # where the device works in place: bounds the scratch memory
     bitmap_memory: BitmapMemory = "managed"
     driver: Mapping[str, Any] = field(default_factory=dict)  # options of verifier.drivers.open_driver

@@ -9,12 +9,13 @@ constexpr u32 CHAINS = 8, OPERATIONS = 8192;
 // A 32 × 32-bit product added to a 64-bit sum: what a field multiplication is made of.
 DEVICE void multiply_item(const Batch& batch, const Lane& lane, u32 item) {
     u64 sums[CHAINS];
-    const u32 factor = item * 2654435761u | 1;
+    u32 factor = item * 2654435761u | 1;
     UNROLL for (u32 k = 0; k < CHAINS; k++) sums[k] = item + k;
     NO_UNROLL for (u32 i = 0; i < OPERATIONS / CHAINS / 16; i++) {
         UNROLL for (u32 j = 0; j < 16; j++) {
-            // A factor that changes, or the compiler would multiply once and add.
-            UNROLL for (u32 k = 0; k < CHAINS; k++) sums[k] += (u64)(u32)sums[(k + 1) % CHAINS] * factor;
+            // A factor that changes, and not in equal steps, or the compiler would multiply once and add.
+            factor = (factor << 1 | factor >> 31) ^ item;
+            UNROLL for (u32 k = 0; k < CHAINS; k++) sums[k] += (u64)factor * (item + k);
         }
     }
     u64 total = 0;
