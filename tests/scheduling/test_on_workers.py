@@ -91,6 +91,32 @@ def test_a_swap_under_load_fails_nothing(stack):
     assert {result.served_by for result in results[4:]} == {second.label}
 
 
+class _Long:
+    """Known answers of a quarter of a megabyte each."""
+
+    operation_index = 0
+
+    def __init__(self, registry: Registry) -> None:
+        self.key = registry.resolve("verify", "PARITY").key({"input_kind": 1})
+        self.codes = np.ones(4, np.uint8)
+        self.asked: list[int] = []
+
+    def tiled(self, items: int):
+        self.asked.append(items)
+        width = 1 << 18
+        offsets = (np.arange(items + 1) * width).astype(np.uint32)
+        column = Column(np.zeros(items * width, np.uint8), 0, offsets)
+        return Batch(self.key, items, (column,)), np.arange(items)
+
+
+def test_measuring_with_long_messages_is_bounded_in_bytes(stack):
+    _, registry, scheduler = stack
+    answers = _Long(registry)
+    measure(scheduler, registry.active()[0], [answers])
+    assert 4 < max(answers.asked) <= 32, "8 MiB of them, not 512 items"
+    assert all(cost.measured for cost in scheduler._core.router._costs.values())
+
+
 def test_measuring_replaces_the_guess(stack):
     _, registry, scheduler = stack
     instance = registry.active()[0]

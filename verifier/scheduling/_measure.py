@@ -18,6 +18,7 @@ __all__ = ["measure"]
 
 _LARGE = {"cuda": 16384}
 _LARGE_ELSEWHERE = 512
+_LARGE_BYTES = 8 << 20
 _RUNS = 3  # of each size; the fastest counts
 _TIMEOUT_S = 10.0
 
@@ -66,7 +67,10 @@ def _valid(group: _Answers) -> float:
 
 
 def _measure_one(scheduler: Scheduler, device: Device, instance: Instance, group: _Answers, clock: Clock) -> None:
-    large = _LARGE.get(device.device.kind, _LARGE_ELSEWHERE)
+    cases = len(group.codes.tolist())
+    whole, _ = group.tiled(cases)
+    fitting = _LARGE_BYTES * cases // max(whole.nbytes, 1)  # known answers may be long messages
+    large = max(min(_LARGE.get(device.device.kind, _LARGE_ELSEWHERE), fitting), 2)
     points = []
     for items in (1, large):
         batch, _ = group.tiled(items)
