@@ -2,8 +2,8 @@
 //
 // An odd k < 2^(w m) is the sum over m windows of d[i] 2^(w i) with odd digits d[i], |d[i]| < 2^w: where v[i] are the
 // w-bit windows of V = (k >> 1) + 2^(w m - 1), d[i] = 2 v[i] + 1 - 2^w, because
-// sum (2 v[i] + 1 - 2^w) 2^(w i) = 2 V + 1 - 2^(w m) = k. Inverting all bits of V negates every digit, and so k. Every
-// window has an addition, so that a warp never diverges.
+// sum (2 v[i] + 1 - 2^w) 2^(w i) = 2 V + 1 - 2^(w m) = k. Inverting all bits of V negates every digit, and so k.
+// Every window has an addition, so that a warp never diverges.
 #pragma once
 #include "curve_points.cuh"
 
@@ -16,8 +16,8 @@
 #define WINDOW_G_CPU 8
 #endif
 
-// V's words of an odd k below 2^(WIDTH * COUNT), to be cut into windows. `stride` is the distance of its words, so that
-// the threads of a block can keep theirs in shared memory side by side.
+// V's words of an odd k below 2^(WIDTH * COUNT), to be cut into windows. `stride` is the distance of its words, so
+// that the threads of a block can keep theirs in shared memory side by side.
 template <u32 WIDTH_, u32 COUNT_>
 struct Windows {
     static constexpr u32 WIDTH = WIDTH_, COUNT = COUNT_;

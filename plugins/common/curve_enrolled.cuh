@@ -1,8 +1,8 @@
 // Enrolled keys: a key whose multiples stand in a comb table on the device needs no doublings at all.
 //
 // A plugin built with KEY_SLOTS above 0 has that many slots in its state, one key each: a header, then the table.
-// Enrolling writes a slot; whoever launches it sees to it that nothing else that uses the slot is in flight, and names
-// no slot twice in a batch.
+// Enrolling writes a slot; whoever launches it sees to it that nothing else that uses the slot is in flight, and
+// names no slot twice in a batch.
 #pragma once
 #include "curve_finish.cuh"
 #include "curve_key.cuh"
@@ -110,7 +110,8 @@ struct EnrolledLadder {
 
     // The i-th point to be added, and a mask that tells whether it is negative.
     DEVICE const u32* entry(const EnrolledLadder& ladder, u32 i, u32& negative) {
-        if (i < CombWindows::COUNT) return Comb<C>::entry(ladder.g_table, i, CombWindows::digit(ladder.g, i, negative));
+        if (i < CombWindows::COUNT)
+            return Comb<C>::entry(ladder.g_table, i, CombWindows::digit(ladder.g, i, negative));
         i -= CombWindows::COUNT;
         return Slots::Table::entry(ladder.key_table, i, KeyWindows::digit(ladder.key, i, negative));
     }

@@ -1,8 +1,8 @@
 // u1 G + u2 Q for the items that the fast formulas left open: every item is decided.
 //
 // First with formulas for every case, still in the lazy field; that costs a fifth more than the fast stage, so that a
-// batch made to leave it is not a lever. Only where a flag is raised, which nobody can arrange cheaply, exact arithmetic
-// decides, about four times slower.
+// batch made to leave it is not a lever. Only where a flag is raised, which nobody can arrange cheaply, exact
+// arithmetic decides, about four times slower.
 #pragma once
 #include "curve_verify.cuh"
 
@@ -74,8 +74,8 @@ DEVICE void finish_verify_item(const Batch& batch, const Lane& lane, u32 item, c
     batch.codes[item] = valid ? VALID : INVALID;
 }
 
-// The body of the ITEM_STAGE after multiply_item's: what was RETRY becomes VALID with its point in the planes, or INVALID
-// where that is infinity.
+// The body of the ITEM_STAGE after multiply_item's: what was RETRY becomes VALID with its point in the planes, or
+// INVALID where that is infinity.
 template <class C, u32 PLANES>
 DEVICE void finish_multiply_item(const Batch& batch, const Lane& lane, u32 item, const u32* comb) {
     typedef typename C::Field F;

@@ -3,7 +3,7 @@
 #include "curve.cuh"
 
 // A point on its way through a verification, in Jacobian coordinates with the doubled ordinate: the affine point is
-// (x / z^2, y / (2 z^3)). `w` is a z^4, carried along instead of being computed for each doubling (only where a = -3).
+// (x / z^2, y / (2 z^3)). Where a = -3 `w` is a z^4, carried along instead of being computed for each doubling.
 //
 // The formulas are incomplete. Where the two points of an addition are equal or opposite, the new z is zero, and it
 // stays zero from there on: z = 0 at the end tells that an addition went wrong, or that the result is infinity. There
@@ -38,8 +38,8 @@ struct FastPoint {
         p.y = F::sub(t, y4, flags);
     }
 
-    // p += the affine point (x, y / 2): 8M + 3S. With H = x z^2 - X and r = (y z^3 - Y) / 2: X' = r^2 - H^3 - 2 X H^2,
-    // Y' = 2r (X H^2 - X') - Y H^3, Z' = Z H.
+    // p += the affine point (x, y / 2): 8M + 3S. With H = x z^2 - X and r = (y z^3 - Y) / 2:
+    // X' = r^2 - H^3 - 2 X H^2, Y' = 2r (X H^2 - X') - Y H^3, Z' = Z H.
     DEVICE void add_doubled(FastPoint& p, const Element& x, const Element& y, Flags& flags) {
         const Element zz = F::sqr(p.z, flags);
         const Element u = F::mul(zz, x, flags);
@@ -73,8 +73,8 @@ struct FastPoint {
         p.y = F::sub(F::mul(r, F::sub(v, p.x, flags), flags), q, flags);
     }
 
-    // For those who need every case: takes over the addition of (x, y) where the formulas above fail, on the curve whose
-    // a is `a` (unused where it is 0), and tells whether it did. With PLAIN ordinates as for add_plain.
+    // For those who need every case: takes over the addition of (x, y) where the formulas above fail, on the curve
+    // whose a is `a` (unused where it is 0), and tells whether it did. With PLAIN ordinates as for add_plain.
     template <bool PLAIN>
     DEVICE bool add_exception(FastPoint& p, const Element& x, const Element& y, const Element& a, Flags& flags) {
         if (F::is_zero(p.z)) {
@@ -95,7 +95,8 @@ struct FastPoint {
     }
 };
 
-// A point in Jacobian coordinates, (x / z^2, y / z^3), infinity where z = 0; canonical elements and complete formulas.
+// A point in Jacobian coordinates, (x / z^2, y / z^3), infinity where z = 0. Elements are canonical and formulas
+// complete.
 template <class C>
 struct ExactPoint {
     typedef typename C::Field F;

@@ -93,7 +93,8 @@ DEVICE typename C::Field::Element build_table(u32* table, const Words& qx, const
     Element dy = F::sub(F::mul(m, F::sub(s, dx, flags), flags), py, flags);
     Element z = F::twice(y, flags);
     F::store(table, px), F::store(table + 8, py);
-    // P + D for P = (px, py) and D = 2Q on one z: the sum has z' = z f with f = dx - px, and D is rewritten on z' on the way.
+    // P + D for P = (px, py) and D = 2Q on one z: the sum has z' = z f with f = dx - px, and D is rewritten on z' on
+    // the way.
     NO_UNROLL for (u32 e = 1; e < L::TABLE; e++) {
         const Element f = F::sub(dx, px, flags), ff = F::sqr(f, flags);
         const Element dxf = F::mul(dx, ff, flags), pxf = F::mul(px, ff, flags);

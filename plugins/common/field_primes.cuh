@@ -115,8 +115,8 @@ struct P256Prime {
             const u64 m = a[0], low = m << 32, high = m >> 32;
             u64 borrow = 0, carry = 0;
             const u64 d2 = subtract_borrow(m, low, borrow), d3 = m - high - borrow;
-            a[0] = add_carry(a[1], low, carry), a[1] = add_carry(a[2], high, carry), a[2] = add_carry(a[3], d2, carry);
-            a[3] = d3 + carry;
+            a[0] = add_carry(a[1], low, carry), a[1] = add_carry(a[2], high, carry);
+            a[2] = add_carry(a[3], d2, carry), a[3] = d3 + carry;
         }
         return add_upper(r, a, t);
     }

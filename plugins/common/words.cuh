@@ -3,7 +3,7 @@
 #pragma once
 #include "bytes.cuh"
 
-// A loop over limbs, whose carries must stay in flags: unrolled before anything else is done to it, on every compiler.
+// A loop over limbs, whose carries must stay in flags: unrolled before anything else, on every compiler.
 #if TARGET_GPU || defined(__clang__)
 #define LIMBS _Pragma("unroll")
 #else

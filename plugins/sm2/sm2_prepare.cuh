@@ -81,8 +81,8 @@ DEVICE Code take_key(const Batch& batch, u32 item, Bytes signature, PublicKey& k
     }
 }
 
-// Stage: decides what is malformed or out of range, and t = 0; otherwise U1 = s, U2 = t, TARGET = r - e, and QX, QY = the
-// key, or QX = its slot.
+// Stage: decides what is malformed or out of range, and t = 0; otherwise U1 = s, U2 = t, TARGET = r - e, and QX, QY =
+// the key, or QX = its slot.
 template <bool ENROLLED>
 DEVICE void prepare(const Batch& batch, const Lane& lane, u32 item) {
     typedef Scalar<Sm2Order> S;

@@ -1,5 +1,5 @@
-// The double-scalar stages on curves so small that every case can be run: TOY_ENDOMORPHISM chooses the one with a = 0.
-// With TOY_FLAG_EVERY = k every k-th lazy operation is wrong and says so, as lazy fields do once in a while.
+// The double-scalar stages on curves so small that every case can be run: TOY_ENDOMORPHISM chooses the one
+// with a = 0. With TOY_FLAG_EVERY = k every k-th lazy operation is wrong and says so, as lazy fields do once in a while.
 #include "curve_finish.cuh"
 
 #ifdef TOY_ENDOMORPHISM

@@ -120,9 +120,10 @@ class Block:
             else:
                 lines.append(f"{operation} {', '.join(shown)};")
         body = "".join(f'            "{line}\\n\\t"\n' for line in lines)
-        written = ", ".join([*(f'"=&r"({self._place(r)})' for r in R), *(['"+r"(flag)'] if self.flag else [])])
-        read = ", ".join(f'"r"({self._place(register)})' for register in self.inputs)
-        return f'        asm("{{\\n\\t"\n{body}            "}}"\n            : {written}\n            : {read});\n'
+        written = [*(f'"=&r"({self._place(r)})' for r in R), *(['"+r"(flag)'] if self.flag else [])]
+        read = [f'"r"({self._place(register)})' for register in self.inputs]
+        constraints = f"            : {_lines(written)}\n            : {_lines(read)}"
+        return f'        asm("{{\\n\\t"\n{body}            "}}"\n{constraints});\n'
 
     def _portable(self) -> str:
         def show(operand: Operand) -> str:
@@ -205,5 +206,10 @@ _PLAIN |= {"sub.u32": lambda x, y: x - y, "add.u32": lambda x, y: x + y, "mad.lo
 
 
 def _wrap(head: str, names: Sequence[str]) -> list[str]:
-    """Declarations of at most 16 names a line."""
-    return [head + ", ".join(names[i : i + 16]) + ";" for i in range(0, len(names), 16)]
+    """Declarations of at most 12 names a line."""
+    return [head + ", ".join(names[i : i + 12]) + ";" for i in range(0, len(names), 12)]
+
+
+def _lines(operands: Sequence[str]) -> str:
+    """Eight operands a line."""
+    return ",\n              ".join(", ".join(operands[i : i + 8]) for i in range(0, len(operands), 8))
