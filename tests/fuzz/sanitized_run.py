@@ -10,6 +10,7 @@ import random
 import sys
 
 import _build
+import _gpu_shim
 from _answers import BuiltPlugin
 from _corpus import keys, signatures
 from _probe import EncodingProbe, expected_key, expected_signature
@@ -97,8 +98,44 @@ def digests(seed: int) -> int:
     return done
 
 
+def gpu_loads(seed: int) -> int:
+    """The GPU's branches: each message alone, at every address modulo 16."""
+    generator = random.Random(seed)
+    done = 0
+    for plugin, kernel in (("sm3", "sm3_digest"), ("keccak", "keccak256_digest")):
+        for length in (*range(10), *range(60, 70), *range(125, 140), 200):
+            for shift in range(16):
+                source = _build.PLUGINS / plugin / f"{plugin}.cu"
+                value = generator.randbytes(length)
+                codes, _ = _gpu_shim.run(source, kernel, [value], 32, threads=32, shift=shift, flags=FLAGS)
+                assert codes.all()
+                done += 1
+    source = _build.ROOT / "tests" / "plugins" / "probe_encodings.cu"
+    for shift in range(16):
+        for number, encoding in enumerate(("RAW_RS", "DER_STRICT", "DER_LAX", "RAW_RSV", "RAW_RS_KEY"), 1):
+            for value in signatures(SECP256K1, encoding, 20, generator):
+                numbers = [number]
+                _gpu_shim.run(
+                    source, "signature", [value], 65, threads=32, parameters=numbers, shift=shift, flags=FLAGS
+                )
+                done += 1
+        for number, encoding in enumerate(
+            ("RAW_XY", "SEC1_UNCOMPRESSED", "SEC1_COMPRESSED", "SPKI", "IN_SIGNATURE"), 1
+        ):
+            for value in keys(P256, encoding, 20, generator):
+                numbers = [0, number, 2]
+                _gpu_shim.run(source, "key", [value], 65, threads=32, parameters=numbers, shift=shift, flags=FLAGS)
+                done += 1
+    return done
+
+
 if __name__ == "__main__":
     exact_columns()
     what, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    done = {"parsers": parsers, "library": library, "digests": lambda seed, _: digests(seed)}[what](seed, count)
-    print(f"{what}: {done} items, seed {seed}")
+    runs = {
+        "parsers": parsers,
+        "library": library,
+        "digests": lambda seed, _: digests(seed),
+        "gpu_loads": lambda seed, _: gpu_loads(seed),
+    }
+    print(f"{what}: {runs[what](seed, count)} items, seed {seed}")

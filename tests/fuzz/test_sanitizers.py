@@ -60,13 +60,14 @@ library.past_the_end(ctypes.c_void_p(data.ctypes.data), ctypes.c_uint32(65))
     assert "heap-buffer-overflow" in done.stderr
 
 
-@pytest.mark.parametrize(("what", "count"), [("parsers", 300), ("digests", 0)])
+@pytest.mark.parametrize(("what", "count"), [("parsers", 300), ("digests", 0), ("gpu_loads", 0)])
 def test_clean(what, count):
     done = run(str(HERE / "sanitized_run.py"), what, "1", str(count))
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_library_is_clean():
     """Minutes, most of them the compiler's."""
     done = run(str(HERE / "sanitized_run.py"), "library", "2", "200")
