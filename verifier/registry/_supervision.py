@@ -80,7 +80,10 @@ class Supervision:
 
     def _restore(self, worker: WorkerLike, instances: Sequence[Instance] | None) -> None:
         """What serves is tested on a restarted worker before it gets batches there."""
-        for instance in self._book.live() if instances is None else instances:
+        if instances is None:
+            # Those that pin a version, and roll-backs, can wait until the defaults are served.
+            instances = sorted(self._book.live(), key=lambda instance: instance.state is not State.ACTIVE)
+        for instance in instances:
             wanted = instance.state in SERVING and worker.device.id in instance.devices
             if not wanted or worker in instance.workers:
                 continue
