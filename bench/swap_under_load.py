@@ -215,7 +215,7 @@ def _record(
         command=shlex.join(["python", "bench/swap_under_load.py", *sys.argv[1:]]),
         machine=f"{platform.system()} {platform.machine()}, {device.units} units, "
         f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
-        settings={**given, **settings},
+        settings={**given, **settings, "CXXFLAGS": os.environ.get("CXXFLAGS", "")},
     )
 
 
