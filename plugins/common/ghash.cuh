@@ -153,6 +153,7 @@ DEVICE void ghash(const Batch& batch) {
 
 #define GHASH_STAGE(name, Cipher, mode, threads)                                             \
     extern "C" __constant__ const u32 name##_shared = 16 * quads(sizeof(GhashShared<Cipher>)); \
+    extern "C" __constant__ const u32 name##_threads = threads;                              \
     extern "C" __global__ void __launch_bounds__(threads, 1) name(const Batch batch) {       \
         ghash<Cipher, mode, threads>(batch);                                                 \
     }

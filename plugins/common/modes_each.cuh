@@ -217,10 +217,11 @@ DEVICE void each(const Batch& batch) {
     });
 }
 
-#define EACH_STAGE(name, Cipher, ...)                                                            \
-    extern "C" __constant__ const u32 name##_shared = 16 * quads(sizeof(typename __VA_ARGS__::Tables)); \
-    extern "C" __global__ void __launch_bounds__(256, 1) name(const Batch batch) {               \
-        each<__VA_ARGS__, Cipher, 256>(batch);                                                   \
+#define EACH_STAGE(name, Cipher, ...)                                                                    \
+    extern "C" __constant__ const u32 name##_shared = 16 * quads(sizeof(typename __VA_ARGS__::Tables));   \
+    extern "C" __constant__ const u32 name##_threads = 256;                                               \
+    extern "C" __global__ void __launch_bounds__(256, 1) name(const Batch batch) {                        \
+        each<__VA_ARGS__, Cipher, 256>(batch);                                                            \
     }
 
 #else

@@ -1,0 +1,124 @@
+"""The GPU's branches of the cipher kernels on an emulated GPU: known answers of the default builds and the variants.
+
+Votes, barriers, tails of a grid and the layout of shared memory are the real kernels'; only inline PTX is not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _build import PLUGINS, Bytes, build
+
+from verifier.drivers import BatchStruct
+from verifier.drivers._abi import ColumnStruct
+from verifier.manifest import Operation, load_manifest
+from verifier.model import Column
+from verifier.registry._answers import Group, parse_answers
+
+HERE = Path(__file__).parent
+GRID = 2
+DEFAULTS = [("aes", ""), ("aria", ""), ("hight", ""), ("kuznyechik", ""), ("skinny", ""), ("sm4", "")]
+VARIANTS = [(name, variant) for name, _ in DEFAULTS for variant in sorted(load_manifest(PLUGINS / name).variants)]
+
+
+@functools.cache
+def emulator(folder: Path) -> Path:
+    target = folder / "gpu_emulator.o"
+    command = ["g++", "-O1", "-fPIC", "-c", str(HERE / "gpu_emulator.cpp"), "-o", str(target)]
+    subprocess.run(command, check=True)
+    return target
+
+
+def aligned(nbytes: int) -> Bytes:
+    raw = np.zeros(nbytes + 64, np.uint8)
+    return raw[-raw.ctypes.data % 64 :][: max(nbytes, 1)]
+
+
+class Emulated:
+    """A plugin built for the emulator."""
+
+    def __init__(self, name: str, variant: str, folder: Path) -> None:
+        self.manifest = load_manifest(PLUGINS / name)
+        defines = {**self.manifest.defines, **(self.manifest.variants[variant].defines if variant else {})}
+        self.numbers = {key: int(value) for key, value in defines.items()}
+        flags = ["-O1", "-w", "-fno-strict-aliasing", "-include", str(HERE / "gpu_emulator.h")]
+        flags += ["-x", "none", str(emulator(folder)), "-x", "c++"]
+        self.library = build(PLUGINS / name / self.manifest.source, flags=flags, defines=self.numbers)
+        self.state = aligned(1 << 18)
+        for stage in self.manifest.state:
+            count = ctypes.c_uint32.in_dll(self.library, f"{stage}_count").value
+            self.launch(stage, BatchStruct(items=count, state=self.state.ctypes.data), 128)
+
+    def launch(self, stage: str, batch: BatchStruct, threads: int) -> None:
+        kernel = ctypes.cast(getattr(self.library, stage), ctypes.c_void_p)
+        assert self.library.emulated_launch(kernel, ctypes.byref(batch), GRID, threads) == 0, f"{stage} hangs"
+
+    def threads(self, stage: str) -> int:
+        """A block's threads, as the stage's launch bounds."""
+        return ctypes.c_uint32.in_dll(self.library, f"{stage}_threads").value
+
+    def check(self, operation: Operation, group: Group, items: int) -> None:
+        batch, cases = group.tiled(items)
+        struct = BatchStruct(items=items, state=self.state.ctypes.data)
+        held = [self._column(struct, i, column) for i, column in enumerate(batch.inputs)]
+        key = aligned(len(group.key.constant))
+        key[: len(group.key.constant)] = np.frombuffer(group.key.constant, np.uint8)
+        struct.constant, struct.constant_bytes = key.ctypes.data, len(group.key.constant)
+        for i, number in enumerate(group.key.parameters):
+            struct.parameters[i] = number
+        codes = aligned(items)
+        struct.codes = codes.ctypes.data
+        outputs = [aligned(items * output.bytes) for output in operation.outputs]
+        for i, output in enumerate(operation.outputs):
+            struct.outputs[i], struct.output_strides[i] = outputs[i].ctypes.data, output.bytes
+        for stage in operation.stages:
+            self.launch(stage, struct, self.threads(stage))
+        del held
+        assert (codes == group.codes[cases]).all(), (operation.id, group.ids, items)
+        for output, (expected, stated) in zip(outputs, group.outputs, strict=True):
+            same = (output.reshape(items, -1) == expected[cases]).all(axis=1)
+            assert (same | ~stated[cases]).all(), (operation.id, group.ids, items)
+
+    @staticmethod
+    def _column(struct: BatchStruct, index: int, column: Column) -> tuple[Bytes, object]:
+        data = aligned(column.data.size)
+        data[: column.data.size] = column.data
+        offsets = None if column.offsets is None else np.ascontiguousarray(column.offsets)
+        address = 0 if offsets is None else offsets.ctypes.data
+        struct.inputs[index] = ColumnStruct(data.ctypes.data, address, column.stride)
+        return data, offsets
+
+
+def check(name: str, variant: str, folder: Path) -> None:
+    """Two groups of known answers an operation, in batches that end within a warp and within a group of stripes."""
+    emulated = Emulated(name, variant, folder)
+    groups = parse_answers(emulated.manifest, (PLUGINS / name / "vectors.json").read_bytes(), name)
+    seen: dict[int, int] = {}
+    for group in groups:
+        index = group.operation_index
+        seen[index] = seen.get(index, 0) + 1
+        if seen[index] <= 2:
+            for items in (1, 33, 70):
+                emulated.check(emulated.manifest.operations[index], group, items)
+    assert len(seen) == len(emulated.manifest.operations)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("emulator")
+
+
+@pytest.mark.parametrize(("name", "variant"), DEFAULTS)
+def test_default_builds(name, variant, folder):
+    check(name, variant, folder)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_variants(name, variant, folder):
+    check(name, variant, folder)
