@@ -171,8 +171,9 @@ struct Kuznyechik {
 #if TABLES_IN_GLOBAL
         if (thread == 0) tables.state = &from;
 #else
-        const Quad* const rows = (DECRYPT ? from.inverse : from.forward).row[0];
-        for (u32 i = thread; i < 4096; i += threads) tables.copy.row[0][i] = rows[i];
+        const Quad* const rows = (const Quad*)&(DECRYPT ? from.inverse : from.forward);
+        Quad* const copy = (Quad*)&tables.copy;
+        for (u32 i = thread; i < 4096; i += threads) copy[i] = rows[i];
         for (u32 i = thread; i < 256; i += threads) tables.box[i] = from.pi_inverse[i];
 #endif
     }

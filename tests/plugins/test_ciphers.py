@@ -169,6 +169,7 @@ def test_messages_with_their_own_keys(algorithm):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)  # straight Python references
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_ten_thousand_messages(algorithm):
     check_random(algorithm, 10_000)
