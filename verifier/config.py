@@ -27,11 +27,19 @@ from pydantic_settings import (
 from verifier.errors import ConfigError
 from verifier.telemetry import LogFormat, LogLevel
 
-__all__ = ["ENVIRONMENT_PREFIX", "Settings", "load_settings", "parse_overrides", "show"]
+__all__ = ["ENVIRONMENT_PREFIX", "Settings", "default_admin_address", "load_settings", "parse_overrides", "show"]
 
 ENVIRONMENT_PREFIX = "VERIFIER_"
 _MIB = 1 << 20
 _SLOT_SHARE = 0.75  # of a slot that columns may fill; results and rounding need the rest
+
+
+def default_admin_address() -> str:
+    """Where a daemon's admin listener is, and where `verifier plugin` looks for it, unless told otherwise."""
+    if os.geteuid() == 0:
+        return "unix:/run/verifier/admin.sock"
+    folder = os.environ.get("XDG_RUNTIME_DIR") or str(Path.home() / ".local" / "state")
+    return f"unix:{folder}/verifier/admin.sock"
 
 
 class _Section(BaseModel):
@@ -65,7 +73,7 @@ class HealthSettings(_Section):
 class AdminSettings(_Section):
     """The listener of plugin administration. Whoever reaches it may load code: keep it a Unix socket."""
 
-    listen: tuple[str, ...] = ()  # unix:/run/verifier/admin.sock
+    listen: tuple[str, ...] = ("auto",)  # auto: default_admin_address(), unless another daemon has it
 
 
 class MetricsSettings(_Section):

@@ -37,7 +37,7 @@ from verifier.api import (
     tune_malloc,
 )
 from verifier.api.admin import admin_server
-from verifier.config import Settings
+from verifier.config import Settings, default_admin_address
 from verifier.drivers import probe_devices
 from verifier.errors import ConfigError, DeviceUnavailableError, VerifierError
 from verifier.registry import Registry, RegistryOptions, Watcher, load_all
@@ -245,13 +245,25 @@ class Daemon:
             health = self._server(self._health_listener, self._add_health, 2, 1024)
             self.health_addresses = health.addresses
         for address in self.settings.admin.listen:
-            Path(address.removeprefix("unix:")).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-            admin = admin_server(self.registry, address)
-            admin.start()
-            self._undo.callback(lambda server: server.stop(1.0).wait(), admin)
+            self._open_admin(address)
         calls = server.max_calls + server.max_streams
         self._work = self._server(self._listener, self._add_work, calls, calls + _SPARE_CALLS)
         self.addresses = self._work.addresses
+
+    def _open_admin(self, address: str) -> None:
+        """The admin listener. One that nobody asked for by name may be missing: a second daemon runs without."""
+        wanted = default_admin_address() if address == "auto" else address
+        try:
+            if wanted.startswith("unix:"):
+                Path(wanted.removeprefix("unix:")).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            admin = admin_server(self.registry, wanted)
+        except (ConfigError, OSError) as error:
+            if address != "auto":
+                raise
+            _log.warning("admin_listener_missing", address=wanted, error=str(error))
+            return
+        admin.start()
+        self._undo.callback(lambda server: server.stop(1.0).wait(), admin)
 
     def _server(
         self, listener: Listener, add: Callable[[grpc.Server], Sequence[str]], threads: int, max_calls: int

@@ -25,6 +25,7 @@ def daemon_address(address: str | None, plugins: Sequence[str]) -> Iterator[str]
             "server": {"listen": ["127.0.0.1:0"]},
             "health": {"listen": ["127.0.0.1:0"]},
             "metrics": {"listen": ""},
+            "admin": {"listen": []},
             "plugins": {"load": list(plugins)},
             "log": {"level": "warning"},
         }

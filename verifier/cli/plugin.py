@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 from verifier.cli import _plugin_files
+from verifier.config import default_admin_address
 from verifier.v1 import admin_pb2, admin_pb2_grpc
 
 __all__ = ["register"]
 
-DEFAULT_ADDRESS = "unix:/run/verifier/admin.sock"
+DEFAULT_ADDRESS = default_admin_address()
 SHORT_DIGEST = 12
 PIPED_WIDTH = 240  # columns of a table that no terminal bounds
 
