@@ -9,7 +9,7 @@
 constexpr u32 FINISH_THREADS = VERIFY_THREADS;  // double_scalar's
 
 template <class C, u32 PLANES>
-DEVICE ExactPoint<C> double_scalar_exact(
+FORMULA ExactPoint<C> double_scalar_exact(
     const Batch& batch, const Lane& lane, const ItemScratch<PLANES>& scratch, const u32* comb) {
     typedef typename C::Field F;
     typedef Exact<F> E;
@@ -52,7 +52,7 @@ DEVICE ExactPoint<C> double_scalar_exact(
 
 // Whether p is not infinity and its x is the target modulo n.
 template <class C>
-DEVICE bool is_target(const ExactPoint<C>& p, const Words& target) {
+FORMULA bool is_target(const ExactPoint<C>& p, const Words& target) {
     typedef Exact<typename C::Field> E;
     Words alias;
     const auto zz = E::sqr(p.z);

@@ -2,6 +2,13 @@
 #pragma once
 #include "curve.cuh"
 
+// Formulas are inlined into the kernels of a GPU. A CPU gains nothing from that, and its compiler takes minutes.
+#if TARGET_GPU
+#define FORMULA DEVICE
+#else
+#define FORMULA DEVICE_CALL
+#endif
+
 // A point on its way through a verification, in Jacobian coordinates with the doubled ordinate: the affine point is
 // (x / z^2, y / (2 z^3)). Where a = -3 `w` is a z^4, carried along instead of being computed for each doubling.
 //
@@ -17,7 +24,7 @@ struct FastPoint {
     // 2M + 5S, and M for w where `carry_w`. With y = 2Y: S = 4XY^2 = x y^2, M = 3x^2 + w,
     // x' = M^2 - 2S, y' = M (2S - 2x') - y^4, z' = y z, w' = w y^4; 2S = (x + y^2)^2 - x^2 - y^4.
     // The order of the statements is one that came out fast.
-    DEVICE void twice(FastPoint& p, bool carry_w, Flags& flags) {
+    FORMULA void twice(FastPoint& p, bool carry_w, Flags& flags) {
         const Element x2 = F::sqr(p.x, flags);
         const Element y2 = F::sqr(p.y, flags);
         p.z = F::mul(p.y, p.z, flags);
@@ -40,7 +47,7 @@ struct FastPoint {
 
     // p += the affine point (x, y / 2): 8M + 3S. With H = x z^2 - X and r = (y z^3 - Y) / 2:
     // X' = r^2 - H^3 - 2 X H^2, Y' = 2r (X H^2 - X') - Y H^3, Z' = Z H.
-    DEVICE void add_doubled(FastPoint& p, const Element& x, const Element& y, Flags& flags) {
+    FORMULA void add_doubled(FastPoint& p, const Element& x, const Element& y, Flags& flags) {
         const Element zz = F::sqr(p.z, flags);
         const Element u = F::mul(zz, x, flags);
         const Element zzz = F::mul(zz, p.z, flags);
@@ -61,7 +68,7 @@ struct FastPoint {
     }
 
     // The same for points with their plain ordinates, p's too.
-    DEVICE void add_plain(FastPoint& p, const Element& x, const Element& y, Flags& flags) {
+    FORMULA void add_plain(FastPoint& p, const Element& x, const Element& y, Flags& flags) {
         const Element zz = F::sqr(p.z, flags);
         const Element h = F::sub(F::mul(x, zz, flags), p.x, flags);
         const Element r = F::sub(F::mul(y, F::mul(p.z, zz, flags), flags), p.y, flags);
@@ -76,7 +83,7 @@ struct FastPoint {
     // For those who need every case: takes over the addition of (x, y) where the formulas above fail, on the curve
     // whose a is `a` (unused where it is 0), and tells whether it did. With PLAIN ordinates as for add_plain.
     template <bool PLAIN>
-    DEVICE bool add_exception(FastPoint& p, const Element& x, const Element& y, const Element& a, Flags& flags) {
+    FORMULA bool add_exception(FastPoint& p, const Element& x, const Element& y, const Element& a, Flags& flags) {
         if (F::is_zero(p.z)) {
             p.x = x, p.y = y, p.z = F::one();
             return true;
@@ -110,7 +117,7 @@ struct ExactPoint {
     DEVICE bool is_infinity(const ExactPoint& p) { return F::is_zero(p.z); }
 
     // 2 infinity = infinity, and a point with y = 0 gives infinity.
-    DEVICE ExactPoint twice(const ExactPoint& p) {
+    FORMULA ExactPoint twice(const ExactPoint& p) {
         const Element y2 = E::sqr(p.y), s = E::mul(p.x, y2);
         Element m;
         if constexpr (C::A_IS_MINUS_3) {

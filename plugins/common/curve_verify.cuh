@@ -76,7 +76,7 @@ DEVICE u32* lane_table(const Batch& batch, const Lane& lane) {
 // Q's odd multiples (2 e + 1) Q, e < TABLE, as (x, doubled y) on the curve isomorphic to C by a common z, which is
 // returned, and left behind the table: (X, Y) there is (X / z^2, Y / z^3) on C. It takes 8M + 3S an entry.
 template <class C>
-DEVICE typename C::Field::Element build_table(u32* table, const Words& qx, const Words& qy, Flags& flags) {
+FORMULA typename C::Field::Element build_table(u32* table, const Words& qx, const Words& qy, Flags& flags) {
     typedef typename C::Field F;
     typedef typename F::Element Element;
     typedef Ladder<C> L;
@@ -226,7 +226,7 @@ DEVICE bool is_open(const FastPoint<C>& p, const Flags& flags) {
 
 // Whether x of a point that is not infinity is the target modulo n.
 template <class C>
-DEVICE bool is_target(const FastPoint<C>& p, const Words& target, Flags& flags) {
+FORMULA bool is_target(const FastPoint<C>& p, const Words& target, Flags& flags) {
     typedef typename C::Field F;
     Words alias;
     const auto zz = F::sqr(p.z, flags);
