@@ -9,9 +9,12 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import structlog
 
 from verifier.drivers import Image
 from verifier.drivers.build import find_image
@@ -19,6 +22,8 @@ from verifier.errors import BuildError, VerifierError
 from verifier.registry._source import PluginSource
 
 __all__ = ["build_apart", "images_for", "is_ptx", "prebuilt"]
+
+_log = structlog.get_logger(__name__)
 
 _CUBIN = re.compile(r"sm_(\d+)(\d)\Z")
 _PTX = re.compile(r"compute_(\d+)(\d)\Z")
@@ -37,9 +42,15 @@ def images_for(
         if image is not None:
             images[target] = image
     missing = sorted(set(targets) - set(images))
+    if missing:
+        _log.info("building", plugin=source.label, targets=missing)
+    began = time.monotonic()
     with ThreadPoolExecutor(max(1, len(missing))) as pool:
         built = [pool.submit(build_apart, source, target, cache=cache, timeout_s=timeout_s) for target in missing]
-    return images | {target: future.result() for target, future in zip(missing, built, strict=True)}
+    images |= {target: future.result() for target, future in zip(missing, built, strict=True)}
+    if missing:
+        _log.info("built", plugin=source.label, targets=missing, took_s=round(time.monotonic() - began, 3))
+    return images
 
 
 def prebuilt(images: Mapping[str, Image], target: str) -> Image | None:
