@@ -10,8 +10,8 @@ from verifier.drivers import DeviceInfo
 
 __all__ = ["RegistryOptions"]
 
-# Signatures that a CPU thread verifies in a twentieth of a second at most. A CPU does one batch at a time, so those who
-# are served wait as long: 2048 lifted their 99th percentile to 3.6 times that without loads.
+# Signatures that a CPU thread verifies in a twentieth of a second. A CPU does one batch at a time, so those who are
+# served wait as long: 2048 lifted their 99th percentile to 3.6 times that without loads.
 ITEMS_A_THREAD = 256
 
 
