@@ -66,9 +66,8 @@ def test_clean(what, count):
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
 
 
-@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_library_is_clean():
-    """Minutes, most of them the compiler's."""
+    """Half of its minute is the compiler's."""
     done = run(str(HERE / "sanitized_run.py"), "library", "2", "200")
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
