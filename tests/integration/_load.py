@@ -11,6 +11,7 @@ down when each call began and how long it took. Times are CLOCK_MONOTONIC, which
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -149,7 +150,11 @@ class Load:
                 stdout=subprocess.PIPE,
                 cwd=ROOT,
                 text=True,
-                env={"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+                    "OPENBLAS_NUM_THREADS": "1",
+                },
             )
             self._clients.append((client, Path(settings["path"])))
         for client, _ in self._clients:
