@@ -28,7 +28,8 @@ def target(request) -> str:
 
 
 @pytest.fixture(autouse=True)
-def compilers_are_looked_for_anew():
+def compilers_are_looked_for_anew(monkeypatch):
+    monkeypatch.delenv("CXXFLAGS", raising=False)
     _find.cache_clear()
     yield
     _find.cache_clear()

@@ -23,12 +23,7 @@ FOLDERS = [
     *(path.parent for path in sorted((ROOT / "plugins").glob("*/plugin.toml"))),
     ROOT / "tests" / "fixtures" / "plugins" / "parity",
 ]
-# The newest GPUs take the compiler four times as long.
-CUDA_TARGETS = [
-    "sm_90",
-    pytest.param("sm_80", marks=pytest.mark.long),
-    pytest.param("sm_100", marks=pytest.mark.long),
-]
+CUDA_TARGETS = ["sm_80", "sm_90", "sm_100"]
 
 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)

@@ -189,7 +189,7 @@ def test_a_slow_compile_is_given_up_and_nobody_waits_for_it(registry, make, monk
 
 def test_a_slow_compile_ends_well(registry, make, still_serves):
     loaded = registry.load(
-        make("slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 380", "SIZE = 60"))
+        make("slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 900", "SIZE = 60"))
     )
     assert run(registry, "FAULTY_COMPILE", 2) == (loaded.label, Code.VALID)
     still_serves()

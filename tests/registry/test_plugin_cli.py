@@ -24,6 +24,7 @@ from verifier.registry import (
     read_source,
     shipped_folder,
 )
+from verifier.telemetry import set_up_logs
 
 
 @pytest.fixture
@@ -32,6 +33,7 @@ def cli(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def cli(*arguments, status=0):
+        set_up_logs("warning")  # as the command line does before any command
         result = CliRunner().invoke(app, list(map(str, arguments)))
         assert result.exit_code == status, result.output
         return result.output

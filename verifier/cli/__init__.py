@@ -17,6 +17,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+@app.callback()
+def _logs_do_not_mix_with_results() -> None:
+    from verifier.telemetry import set_up_logs
+
+    set_up_logs("warning", "console")
+
+
 # Each module adds its commands with `register(app)`.
 _MODULES = ("serve", "demo", "verify", "devices", "plugin", "bench")
 
