@@ -210,6 +210,11 @@ def test_the_audit_file_outlives_the_daemon(fleet, options, make, tmp_path):
         file.write('{"at": 1')  # a crash cut this line short
     log = AuditLog(path)
     assert [record.operation for record in log.records()] == ["load", "unload"] * 2
+    with log.operation("daemon", "confirm", "parity"):
+        pass
+    log.close()
+    log = AuditLog(path)  # the record after the cut line is a line of its own
+    assert [record.operation for record in log.records()] == [*["load", "unload"] * 2, "confirm"]
     log.close()
 
 

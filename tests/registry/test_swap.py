@@ -254,6 +254,15 @@ def test_reload_of_an_inactive_version_leaves_the_default(registry, make):
     assert served_by(registry, "parity@1.1.0") == again.label != pinned.label
 
 
+def test_an_activated_version_replaces_its_inactive_twin(registry, fleet, make, wait_for):
+    registry.load(make("first"))
+    registry.load(make("twin", version="1.1.0"), activate=False)
+    active = registry.load(make("second", version="1.1.0"), force=True)
+    assert served_by(registry, "parity@1.1.0") == active.label
+    wait_for(lambda: state(registry, "parity@1.1.0#2") is State.UNLOADED, "the twin, which no pin leads to, is freed")
+    assert all(worker.instances == {1, 3} for worker in fleet.workers)
+
+
 def test_of_two_loads_at_once_the_newest_wins(registry, fleet, make, monkeypatch, wait_for):
     folder = make("p")
     gate = Gate(registry, monkeypatch)

@@ -16,8 +16,8 @@ _MOST = (1 << 31) - 1  # mallopt takes an int
 def tune_malloc() -> bool:
     """Keeps freed memory of big messages in the process: glibc otherwise maps and unmaps each one.
 
-    Kept in two arenas only. Threads come and go, and each of eight arenas a core would keep what one of them once used:
-    gigabytes after a hundred swaps of plugins.
+    Kept in two arenas only. Threads come and go, and each of eight arenas a core would keep what one of them once
+    used: gigabytes after a hundred swaps of plugins.
 
     True where the C library took the settings. Call it before threads start.
     """

@@ -45,8 +45,16 @@ class AuditLog:
             try:
                 self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
                 self._records.extend(_read(path))
+                self._end_line()
             except OSError as error:
                 raise ConfigError(f"audit file {path}: {error.strerror}") from None
+
+    def _end_line(self) -> None:
+        """Ends a line that a crash cut short, so that it does not swallow the next record."""
+        assert self._file is not None
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, b"\n")
 
     @contextmanager
     def operation(self, actor: str, operation: str, target: str) -> Iterator[AuditRecord]:

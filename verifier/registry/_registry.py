@@ -259,13 +259,12 @@ class Registry:
             instance.retire_at = None
             if activate:
                 book.set(instance, State.ACTIVE)
-            replaced = before if activate else same_version
-            if replaced is None or replaced is instance:
-                leaving = None
-            elif activate:
-                leaving = self._retirement.keep(replaced)
-            else:
-                leaving = None if replaced is before else replaced
-        if leaving is not None:
-            self._retirement.drain(leaving, self.options.drain_timeout_s)
+            leaving = []
+            if activate and before is not None and before is not instance:
+                leaving.append(self._retirement.keep(before))
+            if same_version is not before and same_version is not instance:
+                leaving.append(same_version)  # no pin leads to it any more
+        for other in leaving:
+            if other is not None:
+                self._retirement.drain(other, self.options.drain_timeout_s)
         self._supervision.check_all(instance)
