@@ -6,6 +6,7 @@ import pytest
 
 from verifier.bench.records import Record, append_records, read_records
 from verifier.bench.report import BEGIN, END, amount, figures_table, newest, rewrite
+from verifier.drivers import list_devices
 
 
 def record(case="sm2-verify-unknown", batch=8, rate=3.54e7, date="2026-01-01", **more):
@@ -51,3 +52,15 @@ def test_only_what_is_between_the_markers_changes():
     assert rewrite(f"a\n{BEGIN}\nold\n{END}\nz", "new") == f"a\n{BEGIN}\nnew\n{END}\nz"
     with pytest.raises(ValueError, match="markers"):
         rewrite("no markers", "new")
+
+
+def test_a_record_says_how_it_came_about(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["verifier", "bench", "--quick", "--output", "somewhere.jsonl"])
+    (cpu,) = [device for device in list_devices() if device.kind == "cpu"]
+    made = Record.of_times("a-cpu", cpu, 100, [1.0, 2.0, 4.0], 100, limit=("copy in", 200.0))
+    assert (made.rate, made.spread, made.runs, made.fraction_of_limit) == (50.0, 1.5, 3, 0.25)
+    assert made.command == "verifier bench --quick"
+    assert made.settings["compiler"]
+    seconds = Record.of_times("b-cpu", cpu, 1, [0.004, 0.002], 1, unit="s", limit=("launch", 0.0015))
+    assert seconds.rate == 0.003
+    assert seconds.fraction_of_limit == 0.5

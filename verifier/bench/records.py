@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shlex
 import statistics
@@ -11,9 +12,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from verifier.drivers import DeviceInfo
+from verifier.drivers.build import compiler_id
+from verifier.errors import VerifierError
 
 __all__ = ["Record", "append_records", "commit_hash", "read_records"]
 
@@ -71,17 +75,50 @@ class Record:
             fraction_of_limit=fraction,
             spread=(max(values) - min(values)) / median,
             runs=len(values),
-            driver=device.driver_version,
+            driver=_driver_version() if device.kind == "cuda" else device.driver_version,
+            cuda=device.driver_version if device.kind == "cuda" else "",
             commit=commit_hash(),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
-            command=shlex.join(["verifier", *sys.argv[1:]]),
+            command=_command(sys.argv),
             machine=f"{platform.system()} {platform.machine()}, {device.units} units",
-            settings=settings or {},
+            settings={"compiler": _compiler(device.target), **(settings or {})},
         )
 
 
+def _command(arguments: Sequence[str]) -> str:
+    """The command line, without where the results went."""
+    kept = list(arguments[1:])
+    while "--output" in kept:
+        at = kept.index("--output")
+        del kept[at : at + 2]
+    return shlex.join(["verifier", *kept])
+
+
+@lru_cache
+def _compiler(target: str) -> str:
+    try:
+        return compiler_id(target)
+    except VerifierError:
+        return ""  # a fake device's target
+
+
+def _driver_version() -> str:
+    """The NVIDIA kernel module's version, as the system tells it."""
+    try:
+        words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
+    except OSError:
+        return ""
+    return next((word for word in words if word.count(".") >= 1 and word.replace(".", "").isdigit()), "")
+
+
+@lru_cache
 def commit_hash() -> str:
-    """The commit of the checkout this runs from, "-dirty" appended where it was changed; empty outside one."""
+    """The commit of the checkout this runs from, "-dirty" appended where it was changed; empty outside one.
+
+    VERIFIER_COMMIT names it for an exported tree.
+    """
+    if named := os.environ.get("VERIFIER_COMMIT"):
+        return named
     root = Path(__file__).parent
 
     def git(*arguments: str) -> str:
