@@ -28,6 +28,10 @@ Bytes = npt.NDArray[np.uint8]
 # A request's fields besides the columns: ids, scheme, lengths.
 _FRAME_BYTES = 16 * 1024
 
+# The daemon counts a named key, not its index: of a table x || y, of a set at most an SPKI with its offset.
+_TABLE_KEY_BYTES, _SET_KEY_BYTES = 64, 95
+_INDEX_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -64,6 +68,7 @@ class Job(Generic[R]):
     inverse: npt.NDArray[np.intp] | None = None
     table_bytes: int = 0  # key_table, sent with every chunk
     portable: bool = True  # False: names a key set, which only this daemon has
+    named_bytes: int = 0  # what the daemon's batch has more of each item than the request
 
     @property
     def items(self) -> int:
@@ -73,15 +78,16 @@ class Job(Generic[R]):
     def chunks(self, limits: Limits, chunk_items: int | None, chunk_bytes: int) -> list[Chunk]:
         """Cuts the job so that each request keeps the daemon's limits. Raises RequestError for an item over them."""
         most_items = min(limits.max_items, chunk_items or limits.preferred_items or limits.max_items)
+        tails = 4 * sum(column.offsets is not None for column in self.columns.values())  # each chunk's last offsets
         hard = min(limits.max_batch_bytes, limits.max_message_bytes - _FRAME_BYTES) - self.table_bytes
-        most_bytes = min(hard, chunk_bytes)
-        ends = np.sum([column.ends() for column in self.columns.values()], axis=0)
+        sent = np.sum([column.ends() for column in self.columns.values()], axis=0)
+        held = sent + self.named_bytes * np.arange(self.items + 1)
         chunks = []
         start = 0
         while start < self.items:
-            stop = int(np.searchsorted(ends, ends[start] + most_bytes, "right")) - 1
+            stop = min(_last(sent, start, chunk_bytes), _last(held, start, hard - tails))
             stop = min(max(stop, start + 1), start + most_items, self.items)
-            size = int(ends[stop] - ends[start])
+            size = int(held[stop] - held[start]) + tails
             if size > hard:
                 raise RequestError("columns", f"item {start} has {size} bytes; the daemon's limit is {hard} a batch")
             chunks.append(Chunk(start, stop))
@@ -156,7 +162,10 @@ def verify_job(
     def make() -> Any:
         return pb.VerifyRequest(scheme=scheme.message(), key_table=key_table, key_set=key_set, priority=int(priority))
 
-    return Job("Verify", columns, make, _read_verdicts, _no_verdicts, inverse, len(key_table), not key_set)
+    named = 0
+    if scheme.key_encoding is KeyEncoding.INDEX:
+        named = (_SET_KEY_BYTES if key_set else _TABLE_KEY_BYTES) - _INDEX_BYTES
+    return Job("Verify", columns, make, _read_verdicts, _no_verdicts, inverse, len(key_table), not key_set, named)
 
 
 def recover_job(
@@ -213,6 +222,11 @@ def registered(answer: Any) -> int:
     if bad.size:
         raise RequestError("keys", f"{bad.size} are not keys of the curve, the first at {bad[0]}")
     return int(answer.key_set)
+
+
+def _last(ends: npt.NDArray[np.int64], start: int, nbytes: int) -> int:
+    """Where the items from `start` on that have at most so many bytes end."""
+    return int(np.searchsorted(ends, ends[start] + nbytes, "right")) - 1
 
 
 def _some(items: int) -> int:

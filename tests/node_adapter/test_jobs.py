@@ -1,0 +1,57 @@
+"""How a batch is cut: every request is one that the daemon's own reading of it accepts."""
+
+import numpy as np
+import pytest
+
+from node_adapter.client import Algorithm, InputKind, KeyEncoding, Priority, Scheme, SignatureEncoding
+from node_adapter.client._jobs import Limits, verify_job
+from node_adapter.errors import RequestError
+from verifier.api._keys import gather, key_table
+from verifier.model import Column
+
+
+def job(key_encoding, inputs, keys, **options):
+    scheme = Scheme(Algorithm.SM2, InputKind.MESSAGE, SignatureEncoding.RAW_RS, key_encoding)
+    signatures = bytes(64 * len(inputs))
+    return verify_job(scheme, inputs, signatures, keys, priority=Priority.POOL, deduplicate=False, **options)
+
+
+def limits(max_batch_bytes):
+    return Limits(1 << 20, max_batch_bytes, max_batch_bytes + 65536, 65536)
+
+
+def held(message, items, width):
+    """Bytes of a column as the daemon counts them."""
+    if message.offsets:
+        return Column.variable("column", message.data, message.offsets, items).nbytes
+    return Column.fixed("column", message.data, width, items).nbytes
+
+
+@pytest.mark.parametrize("limit", range(4096, 4096 + 150))
+def test_the_last_offset_counts(limit):
+    inputs = [bytes(i % 7) for i in range(100)]
+    whole = job(KeyEncoding.RAW_XY, inputs, bytes(6400))
+    for chunk in whole.chunks(limits(limit), None, 1 << 30):
+        request = whole.request(chunk, 1)
+        columns = ((request.input, None), (request.signature, 64), (request.key, 64))
+        assert sum(held(column, chunk.items, width) for column, width in columns) <= limit
+
+
+def test_a_named_key_counts_as_the_key_that_the_daemon_puts_in_its_place():
+    limit, items = 1 << 16, 5000
+    table = bytes(64)
+    indices = np.zeros(items, np.uint32)
+    whole = job(KeyEncoding.INDEX, [b"\0" * 32] * items, indices, key_table=table)
+    chunks = whole.chunks(limits(limit), None, 1 << 30)
+    assert sum(chunk.items for chunk in chunks) == items
+    for chunk in chunks:
+        request = whole.request(chunk, 1)
+        keys, _ = gather(key_table("SM2", table), indices[chunk.start : chunk.stop], limit)
+        columns = ((request.input, None), (request.signature, 64))
+        assert sum(held(column, chunk.items, width) for column, width in columns) + keys.nbytes <= limit
+
+
+def test_an_item_over_the_limit_is_named():
+    whole = job(KeyEncoding.RAW_XY, [b"", bytes(5000)], bytes(128))
+    with pytest.raises(RequestError, match="item 1 has 5136 bytes; the daemon's limit is 4096"):
+        whole.chunks(limits(4096), None, 1 << 30)
