@@ -242,3 +242,33 @@ def test_usage_of_every_kernel(image_cache):
     easy = usage["easy"]
     assert easy == KernelUsage("easy", easy.registers, 0, 0, 0, 0)
     assert kernel_usage("parity.cu:1: warning: unused") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <{}>",
+        '#include "{}"',
+        '%:include "{}"',
+        ' # /* and */ include /* or */ "{}"',
+        '#define OUTSIDE "{}"\n#include OUTSIDE',
+        '#incl\\\nude "{}"',
+        '/* \n */ #include "{}"',
+        '#include_next "{}"',
+    ],
+)
+def test_nothing_from_elsewhere_is_compiled(tmp_path, target, text):
+    """Its bytes would be in no digest."""
+    outside = tmp_path / "outside.h"
+    outside.write_text("#define ANSWER 42\n")
+    kernel = (
+        'extern "C" __global__ void f(int* p) { *p = ANSWER; }' if target == "sm_90" else "int f() { return ANSWER; }"
+    )
+    files = {"a.cu": b'#include "b.cuh"\n', "b.cuh": f"{text.format(outside)}\n{kernel}\n".encode()}
+    with pytest.raises(BuildError, match=r"b\.cuh: include of "):
+        build_image(files, "a.cu", target, {}, cache=tmp_path / "images")
+
+
+def test_what_nothing_includes_may_name_any_file(tmp_path, target):
+    files = {"a.cu": b"#include <stdint.h>\n" if target != "sm_90" else b"\n", "notes.md": b"#include </etc/hosts>"}
+    assert build_image(files, "a.cu", target, {}, cache=tmp_path / "images").data

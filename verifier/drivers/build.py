@@ -10,6 +10,7 @@ from pathlib import Path
 from verifier.drivers._cache import ImageCache, default_cache_folder, image_key
 from verifier.drivers._cxx import compile_library, extra_flags, find_compiler
 from verifier.drivers._driver import Image
+from verifier.drivers._includes import check_includes
 from verifier.drivers._nvrtc import compile_cubin, nvrtc_version
 from verifier.drivers._target import CPU_TARGETS, host_target
 from verifier.drivers._usage import KernelUsage, kernel_usage
@@ -68,7 +69,8 @@ def build_image(
         cache: where built images are kept; None: verifier/images under the user's cache folder.
 
     Raises:
-        BuildError: it does not compile; the text ends with the compiler's log.
+        BuildError: it includes what is not in `files`, or does not compile; then the text ends with the compiler's
+            log.
         DeviceUnavailableError: no compiler for the target; the text says what to install.
     """
     cache, key = _entry(files, source, target, defines, cache)
@@ -123,3 +125,4 @@ def _check(files: Mapping[str, bytes], source: str, defines: Mapping[str, int | 
             raise BuildError(f"macro name {name!r} is not an identifier")
         if not _MACRO_VALUE.fullmatch(str(value)):
             raise BuildError(f"macro {name}: value {value!r} is neither a number nor a name")
+    check_includes(files, source)
