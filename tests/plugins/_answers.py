@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from _build import PLUGINS, Plugin, Result, build
 
+from verifier.bench.rig import Rig
+from verifier.drivers import list_devices
 from verifier.manifest import Manifest, load_manifest
-from verifier.model import Code
+from verifier.model import Code, Column
 from verifier.v1 import verifier_pb2
 
 ENUM_OF = {
@@ -38,7 +41,12 @@ class BuiltPlugin:
         self.manifest: Manifest = load_manifest(PLUGINS / name)
         defines = {key: int(value) for key, value in self.manifest.defines.items()}
         library = build(PLUGINS / name / self.manifest.source, flags=flags, defines=defines)
-        self.plugin = Plugin(library, self.manifest.state)
+        self._plugin = Plugin(library, self.manifest.state)
+
+    @property
+    def plugin(self) -> Plugin:
+        """The library's stages."""
+        return self._plugin
 
     def run(
         self,
@@ -89,3 +97,54 @@ class BuiltPlugin:
             assert (valid == (result.codes == Code.VALID)).all()
             count += len(cases)
         return count
+
+
+class DevicePlugin(BuiltPlugin):
+    """A plugin of the repository on a device, through the worker's own pipeline."""
+
+    def __init__(self, name: str, device: str) -> None:
+        self.rig = Rig(device, PLUGINS / name, PLUGINS / "common")
+        self.manifest = self.rig.manifest
+
+    @property
+    def plugin(self) -> Plugin:
+        pytest.skip("calls stages one by one, which needs the library itself")
+
+    def run(
+        self,
+        operation: str,
+        algorithm: str,
+        inputs: Mapping[str, Sequence[bytes]],
+        constant: bytes = b"",
+        **parameters: str | int,
+    ) -> Result:
+        """One batch, its columns with offsets. Parameters that are not named take the manifest's first value."""
+        found = self.manifest.operation(operation, algorithm)
+        assert found is not None
+        columns = {name: _variable(name, inputs[name]) for name in found.inputs}
+        items = len(inputs[found.inputs[0]])
+        slot = self.rig.fill(operation, algorithm, columns, items, parameters, constant)
+        self.rig.run(slot)
+        outputs = [slot.output(index).copy() for index in range(len(found.outputs))]
+        return Result(slot.codes.copy(), slot.valid.copy(), slot.decided.copy(), outputs)
+
+
+def _variable(name: str, values: Sequence[bytes]) -> Column:
+    ends = np.cumsum([0, *map(len, values)]).astype("<u4")
+    return Column.variable(name, b"".join(values), ends, len(values))
+
+
+# The plugin for the CPU, the GPU's arithmetic run on the CPU, and a GPU where there is one.
+PLACES = ["host", "emulated", pytest.param("gpu", marks=pytest.mark.gpu)]
+
+
+def opened(name: str, place: str) -> Iterator[BuiltPlugin]:
+    """The plugin `name` at one of PLACES, for a fixture to yield from."""
+    if place != "gpu":
+        yield BuiltPlugin(name, ("-O1",) if place == "host" else ("-O1", "-DEMULATE_GPU_FIELD"))
+        return
+    if not any(device.id == "cuda:0" for device in list_devices()):
+        pytest.skip("no NVIDIA GPU here")
+    plugin = DevicePlugin(name, "cuda:0")
+    yield plugin
+    plugin.rig.close()

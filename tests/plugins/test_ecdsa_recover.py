@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import coincurve
 import pytest
-from _answers import BuiltPlugin
+from _answers import PLACES, BuiltPlugin, opened
 from _ecdsa_cases import be32, edges, public, sign
 from _hashes import HASHES
 from _reference import P256, SECP256K1, recover
@@ -16,10 +17,9 @@ from verifier.model import Code
 BOTH = pytest.mark.parametrize("curve", [P256, SECP256K1], ids=lambda curve: curve.name)
 
 
-@pytest.fixture(scope="module", params=["host", "emulated"])
-def ecdsa(request: pytest.FixtureRequest) -> BuiltPlugin:
-    """The plugin for the CPU, and the GPU's arithmetic run on the CPU."""
-    return BuiltPlugin("ecdsa", ("-O1",) if request.param == "host" else ("-O1", "-DEMULATE_GPU_FIELD"))
+@pytest.fixture(scope="module", params=PLACES)
+def ecdsa(request: pytest.FixtureRequest) -> Iterator[BuiltPlugin]:
+    yield from opened("ecdsa", request.param)
 
 
 def check(ecdsa, curve, digests, signatures, **parameters):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
+from collections.abc import Iterator
 
 import coincurve
 import numpy as np
 import pytest
-from _answers import BuiltPlugin
+from _answers import PLACES, BuiltPlugin, opened
 from _ecdsa_cases import Item, be32, chosen, edges, public, sign
 from _hashes import HASHES
 from _reference import CURVES, P256, SECP256K1, Curve, spki, verify_code
@@ -27,10 +28,9 @@ NAMED = {"ECDSA_P256": ec.SECP256R1(), "ECDSA_SECP256K1": ec.SECP256K1()}
 LAMBDA = 0x5363AD4CC05C30E0A5261C028812645A122E22EA20816678DF02967C1B23BD72
 
 
-@pytest.fixture(scope="module", params=["host", "emulated"])
-def ecdsa(request: pytest.FixtureRequest) -> BuiltPlugin:
-    """The plugin for the CPU, and the GPU's arithmetic run on the CPU."""
-    return BuiltPlugin("ecdsa", ("-O1",) if request.param == "host" else ("-O1", "-DEMULATE_GPU_FIELD"))
+@pytest.fixture(scope="module", params=PLACES)
+def ecdsa(request: pytest.FixtureRequest) -> Iterator[BuiltPlugin]:
+    yield from opened("ecdsa", request.param)
 
 
 def codes(ecdsa: BuiltPlugin, curve: Curve, items: list[Item], **parameters: str | int) -> list[Code]:

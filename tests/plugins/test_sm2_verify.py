@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from _answers import BuiltPlugin
+from _answers import PLACES, BuiltPlugin, opened
 from _reference import SM2
 from _sm2_cases import Item, be32, chosen, edges, exceptional, identity_hash, public, sign, sm3, verify_code
 from gmssl import sm2 as gmssl_sm2
@@ -16,10 +17,9 @@ from verifier.model import Code
 GPU_FIELD = "-DEMULATE_GPU_FIELD"
 
 
-@pytest.fixture(scope="module", params=["host", "emulated"])
-def sm2(request: pytest.FixtureRequest) -> BuiltPlugin:
-    """The plugin for the CPU, and the GPU's arithmetic run on the CPU."""
-    return BuiltPlugin("sm2", ("-O1",) if request.param == "host" else ("-O1", GPU_FIELD))
+@pytest.fixture(scope="module", params=PLACES)
+def sm2(request: pytest.FixtureRequest) -> Iterator[BuiltPlugin]:
+    yield from opened("sm2", request.param)
 
 
 def columns(items: list[Item]) -> dict[str, list[bytes]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _answers import BuiltPlugin
+from _answers import BuiltPlugin, opened
 from _shared import SHARED, shared_json
 
 from verifier.model import Code
@@ -30,9 +31,9 @@ ACCEPTABLE = {
 }
 
 
-@pytest.fixture(scope="module")
-def ecdsa() -> BuiltPlugin:
-    return BuiltPlugin("ecdsa")
+@pytest.fixture(scope="module", params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def ecdsa(request: pytest.FixtureRequest) -> Iterator[BuiltPlugin]:
+    yield from opened("ecdsa", request.param)
 
 
 def expected(test: dict[str, Any]) -> bool:

@@ -129,6 +129,18 @@ class SignatureSet:
         """Which are valid."""
         return np.equal(self.codes, Code.VALID)
 
+    def part(self, begin: int, end: int) -> SignatureSet:
+        """Items [begin, end)."""
+        return SignatureSet(
+            self.algorithm,
+            self.digests[begin:end],
+            self.signatures[begin:end],
+            self.keys[begin:end],
+            self.recovery[begin:end],
+            self.codes[begin:end],
+            self.faults[begin:end],
+        )
+
     def tiled(self, items: int) -> SignatureSet:
         """The same signatures over and over until there are `items`."""
 
