@@ -9,3 +9,13 @@ os.environ.setdefault("VERIFIER_ADMIN__LISTEN", "[]")
 
 # What plugins answer matters here, not how fast: the compilers are done in a third of the time.
 os.environ.setdefault("CXXFLAGS", "-O1")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Registers and spills of every kernel that was built, whichever process built it."""
+    passed = terminalreporter.stats.get("passed", [])
+    kernels = sorted(value for report in passed for name, value in report.user_properties if name == "kernel")
+    if kernels:
+        terminalreporter.section("kernels: registers, bytes spilled")
+        for line in kernels:
+            terminalreporter.write_line(line)
