@@ -62,6 +62,7 @@ class AsyncVerifierClient:
             else grpc.aio.insecure_channel(target, options)
         )
         self._stub = new_stub(self._channel)
+        self._target = target
         self._timeout_s = timeout_s
         self._retry = retry or Retry()
         self._in_flight = in_flight
@@ -168,7 +169,8 @@ class AsyncVerifierClient:
         try:
             return await getattr(self._stub, method)(request, timeout=seconds, wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
-            raise failure(error.code(), error.details() or "") from None
+            late = f"no daemon answered at {self._target} within {seconds:.3g} s"
+            raise failure(error.code(), error.details() or "", late) from None
 
     async def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = await self._ask(job, timeout_s)

@@ -139,6 +139,7 @@ def verify_job(
     deduplicate: bool,
 ) -> Job[Verdicts]:
     """Signatures to verify. Raises RequestError for columns that do not fit the scheme or each other."""
+    _check_scheme(scheme)
     columns = {"input": pack("inputs", inputs, scheme.width("input"))}
     items = _some(columns["input"].items)
     columns["signature"] = pack("signatures", signatures, scheme.width("signature"), items)
@@ -172,6 +173,7 @@ def recover_job(
     scheme: Scheme, inputs: Values, signatures: Values, *, address_hash: Hash, priority: Priority
 ) -> Job[Recovered]:
     """Signatures (r, s, v) to recover the public keys of."""
+    _check_scheme(scheme)
     if scheme.signature_encoding is not SignatureEncoding.RAW_RSV:
         raise RequestError("scheme.signature_encoding", "keys are recovered from RAW_RSV only")
     columns = {"input": pack("inputs", inputs, scheme.width("input"))}
@@ -192,6 +194,12 @@ def recover_job(
         return Recovered(zeros, (), (), np.zeros((items, 64), np.uint8), np.zeros((items, address_bytes), np.uint8))
 
     return Job("Recover", columns, make, read, undecided)
+
+
+def _check_scheme(scheme: object) -> None:
+    """An algorithm's name is the likely mistake: it says nothing about the encodings."""
+    if not isinstance(scheme, Scheme):
+        raise RequestError("scheme", f"{scheme!r} is not a Scheme, which names the input kind and the encodings, too")
 
 
 def digest_job(hash_: Hash, inputs: Values, *, priority: Priority) -> Job[Digests]:

@@ -72,6 +72,7 @@ class VerifierClient:
             else grpc.insecure_channel(target, options)
         )
         self._stub = new_stub(self._channel)
+        self._target = target
         self._timeout_s = timeout_s
         self._retry = retry or Retry()
         self._in_flight = in_flight
@@ -214,12 +215,12 @@ class VerifierClient:
         self._call("ReleaseKeys", pb.ReleaseKeysRequest(key_set=key_set), None)
 
     def _call(self, method: str, request: Any, timeout_s: float | None) -> Any:
+        seconds = self._timeout_s if timeout_s is None else timeout_s
         try:
-            return getattr(self._stub, method)(
-                request, timeout=self._timeout_s if timeout_s is None else timeout_s, wait_for_ready=True
-            )
+            return getattr(self._stub, method)(request, timeout=seconds, wait_for_ready=True)
         except grpc.RpcError as error:
-            raise failure(error.code(), error.details() or "") from None
+            late = f"no daemon answered at {self._target} within {seconds:.3g} s"
+            raise failure(error.code(), error.details() or "", late) from None
 
     def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = self._ask(job, timeout_s)

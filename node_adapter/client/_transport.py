@@ -77,14 +77,17 @@ def may_retry(code: grpc.StatusCode) -> bool:
     return code in _PASSING
 
 
-def failure(code: grpc.StatusCode, problem: str) -> AdapterError:
-    """The error for a status. An UndecidedError concerns one chunk; any other ends the whole batch."""
+def failure(code: grpc.StatusCode, problem: str, late: str = "the deadline passed") -> AdapterError:
+    """The error for a status. An UndecidedError concerns one chunk; any other ends the whole batch.
+
+    `late` is the text of a DeadlineError: the status's own says nothing.
+    """
     if code is grpc.StatusCode.FAILED_PRECONDITION:
         return NotServedError(code.name, problem)
     if code in _REFUSALS:
         return RefusedError(code.name, problem)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DeadlineError("the deadline passed")
+        return DeadlineError(late)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return CapacityError(problem)
     if code is grpc.StatusCode.UNAVAILABLE or code is grpc.StatusCode.CANCELLED:

@@ -459,6 +459,17 @@ def test_columns_that_do_not_fit(connect, arguments, text):
         connect("127.0.0.1:1").call("verify", SCHEME, *arguments)
 
 
+@pytest.mark.parametrize("method", ["verify", "recover"])
+def test_an_algorithms_name_is_no_scheme(connect, method):
+    with pytest.raises(RequestError, match="scheme: 'SM2' is not a Scheme"):
+        connect("127.0.0.1:1").call(method, "SM2", bytes(32), bytes(64))
+
+
+def test_a_daemon_that_is_not_there_is_named(connect):
+    with pytest.raises(DeadlineError, match=r"no daemon answered at 127\.0\.0\.1:1 within 0\.1 s"):
+        connect("127.0.0.1:1").call("served", timeout_s=0.1)
+
+
 def test_indices_need_a_table_or_a_set(connect):
     scheme = Scheme(Algorithm.SM2, InputKind.MESSAGE, SignatureEncoding.RAW_RS, KeyEncoding.INDEX)
     index = np.array([0, 1], np.uint32)
