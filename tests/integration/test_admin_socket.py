@@ -6,6 +6,7 @@ import grpc
 import pytest
 from _daemon_process import PARITY
 
+from node_adapter import LocalVerifier
 from verifier.config import default_admin_address, load_settings
 from verifier.daemon import Daemon
 from verifier.errors import ConfigError
@@ -23,6 +24,14 @@ def settings(tmp_path, listen):
             "devices": {"use": ["cpu"]},
         }
     )
+
+
+def test_a_nodes_own_verifier_leaves_the_socket_to_the_daemon(tmp_path, monkeypatch):
+    path = tmp_path / "admin.sock"
+    monkeypatch.setattr("verifier.daemon.default_admin_address", lambda: f"unix:{path}")
+    with LocalVerifier([str(PARITY)], trust_any=True) as local:
+        assert local.client().served().operations
+        assert not path.exists()
 
 
 def labels(address: str) -> list[str]:
