@@ -80,6 +80,8 @@ def test_mistakes_elsewhere(tmp_path, monkeypatch):
         parse_overrides(["server.listen"])
     with pytest.raises(ConfigError, match=r"server\.lissen: there is no such setting"):
         load_settings(None, parse_overrides(["server.lissen=1"]))
+    with pytest.raises(ConfigError, match=r"server\.listen: a list is needed"):
+        load_settings(None, parse_overrides(["server.listen=127.0.0.1:1"]))
     monkeypatch.setenv("VERIFIER_SERVER__LISSEN", "1")
     with pytest.raises(ConfigError, match=r"server\.lissen: there is no such setting"):
         load_settings()

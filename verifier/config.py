@@ -215,6 +215,8 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, Any] | None 
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             message = "there is no such setting"
+        elif first["type"] == "tuple_type":
+            message = 'a list is needed; the command line and the environment write it as JSON, such as ["a", "b"]'
         raise ConfigError(f"{key}: {message}" if key else message) from None
 
 

@@ -114,6 +114,19 @@ def test_a_port_that_is_taken(daemon):
     assert f"{daemon.address} cannot be opened" in result.stderr
 
 
+def test_the_check_of_settings_refuses_open_listeners():
+    command = [sys.executable, "-m", "verifier", "config", "--check", "--set"]
+    checks = {
+        address: subprocess.run(
+            [*command, f'server.listen=["{address}"]'], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        for address in ("0.0.0.0:0", "127.0.0.1:0")
+    }
+    assert [check.returncode for check in checks.values()] == [2, 0]
+    assert "server.insecure = true" in checks["0.0.0.0:0"].stderr
+    assert "the configuration is right" in checks["127.0.0.1:0"].stdout
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

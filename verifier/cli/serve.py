@@ -82,7 +82,7 @@ def serve(
 
 
 def _serve(settings: Settings) -> int:
-    # Imported late: --help and config need neither devices nor gRPC.
+    # Imported late: --help and config --show need neither devices nor gRPC.
     from verifier.daemon import Daemon
 
     stop = _stop_on_signals()
@@ -123,8 +123,14 @@ def config(
     settings = _settings(file, assignments, [])
     if show_all:
         print(show(settings), end="")
-    else:
-        print("the configuration is right")
+        return
+    from verifier.daemon import Daemon
+
+    try:
+        Daemon(settings)  # not started: it refuses listeners that nothing protects
+    except VerifierError as error:
+        _fail(error)
+    print("the configuration is right")
 
 
 def _settings(file: Path | None, assignments: list[str] | None, flags: list[tuple[str, str, Any]]) -> Settings:
