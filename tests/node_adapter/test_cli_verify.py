@@ -87,6 +87,21 @@ def test_tables_name_who_signed_whom(run, shared):
     assert "served by mock@0.0.0#1 on mock" in result.output
 
 
+def test_the_table_leaves_out_namesakes_of_an_issuer(run, shared):
+    """The two bear one name, and only the root signed."""
+    folder = shared / "real" / "sm2-certs"
+    result = run("--format", "x509", folder / "sm2-root-cert.pem", folder / "sm2-cert.pem")
+    assert result.exit_code == 0, result.output
+    assert "invalid" not in result.output
+    assert result.output.count(" valid ") == 2
+
+
+def test_other_signing_modes_are_hinted_at(run, shared):
+    file = shared / "real" / "sm2-certs" / "sm2-noza-root-cert.pem"
+    assert "--sm2-za none" in run("--format", "x509", file).output
+    assert "--sm2-za none" not in run("--format", "x509", "--sm2-za", "none", file).output
+
+
 def test_a_certificate_without_issuer_is_named(run, shared):
     result = run("--format", "x509", shared / "real" / "sm2-certs" / "sm2-leaf.crt")
     assert result.exit_code == 1

@@ -100,12 +100,12 @@ def _print(console: Console, file: _File) -> None:
         table.add_row(escape(item.where), f"[yellow]not verifiable[/yellow]: {escape(item.why)}")
     if table.row_count:
         console.print(table)
+    served = f"; served by {', '.join(sorted(file.served_by))} on {', '.join(sorted(file.devices))}"
     counts = ", ".join(f"{count} {code.name.lower()}" for code, count in sorted(codes.items())) or "none"
     console.print(
         f"{escape(str(file.path))}: {len(file.records)} records, "
         f"{sum(record.transactions for record in file.records)} transactions, {len(verdicts)} signatures: {counts}; "
-        f"{len(unverifiable)} not verifiable; served by {', '.join(sorted(file.served_by)) or 'nobody'} "
-        f"on {', '.join(sorted(file.devices)) or 'no device'}",
+        f"{len(unverifiable)} not verifiable{served if file.served_by else ''}",
         highlight=False,
         soft_wrap=True,
     )

@@ -72,13 +72,26 @@ def verify_certificates(
     reasons = {pair: q.why for pair, q in zip(pairs, questions, strict=True) if isinstance(q, Unverifiable)}
     issued = {pair.subject for pair, code in codes.items() if code is Code.VALID}
     orphans = [c for place, c in enumerate(certificates) if place not in issued]
-    _print(console, certificates, pairs, codes, reasons, options)
+    # Of several that bear the issuer's name one signed: the others say nothing about the certificate.
+    _print(
+        console,
+        certificates,
+        [p for p in pairs if p.subject not in issued or codes.get(p) is Code.VALID],
+        codes,
+        reasons,
+        options,
+    )
     for orphan in orphans:
         console.print(f"[yellow]no issuer found[/yellow]: {escape(orphan.source)}, {escape(orphan.name)}")
-    console.print(
-        f"{len(certificates)} certificates, {len(issued)} with an issuer; "
-        f"served by {', '.join(outcome.served_by) or 'nobody'} on {', '.join(outcome.devices) or 'no device'}"
+    if options.za and any(
+        code is Code.INVALID and pair.subject not in issued and certificates[pair.issuer].algorithm is Algorithm.SM2
+        for pair, code in codes.items()
+    ):
+        console.print("SM2 signatures may be over another user id (--sm2-user-id), or without ZA (--sm2-za none)")
+    served = (
+        f"; served by {', '.join(outcome.served_by)} on {', '.join(outcome.devices)}" if outcome.served_by else ""
     )
+    console.print(f"{len(certificates)} certificates, {len(issued)} with an issuer{served}")
     found = {
         "certificates": [
             {"source": c.source, "subject": c.name, "issuer": name_text(c.issuer)} for c in certificates

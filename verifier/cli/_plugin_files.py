@@ -173,7 +173,7 @@ def _print_check(
     source: PluginSource, builds: Sequence[_plugin_check.Build], runs: Sequence[_plugin_check.Run]
 ) -> None:
     console = Console(markup=False, highlight=False)
-    console.print(f"{source.label}, digest {source.digest}")
+    console.print(f"{source.label}, digest {source.digest}", soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     for heading in ("target", "built in", "bytes", "kernel", "registers", "spilled bytes", "stack"):
         table.add_column(heading, overflow="fold")

@@ -49,11 +49,13 @@ class Trust:
 
     def _refusal(self, source: PluginSource) -> str:
         locks = ", ".join(map(str, self._lock_files)) or "none configured"
-        signed = "not signed" if source.signature is None else "signed by none of the configured keys"
+        keys = ", ".join(map(str, self._keys)) or "none configured"
+        signed = "not signed" if source.signature is None else f"signed by none of the configured keys ({keys})"
         lock = self._lock_files[0] if self._lock_files else "LOCK_FILE"
+        setting = "" if self._lock_files else ", and LOCK_FILE in the daemon's plugins.lock_files"
         return (
             f"{source.label} with digest {source.digest} from {source.origin} is not in a lock file ({locks}) and "
-            f"{signed}. To allow these bytes: verifier plugin lock {source.origin} --lock-file {lock}"
+            f"{signed}. To allow these bytes: verifier plugin lock {source.origin} --lock-file {lock}{setting}"
         )
 
 
