@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import grpc
 
 from verifier.errors import ConfigError
 
-__all__ = ["Tls", "check_listener", "is_private", "open_port", "split_address"]
+__all__ = ["Tls", "check_listener", "is_private", "open_port", "somebody_listens", "split_address"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +87,17 @@ def open_port(server: grpc.Server, address: str, credentials: grpc.ServerCredent
 
 def _prepare_socket(path: Path) -> None:
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    if somebody_listens(path):
+        raise ConfigError(f"listen: unix:{path} cannot be opened: another process answers there")
     if path.is_socket():
         path.unlink()
+
+
+def somebody_listens(path: Path) -> bool:
+    """Whether a living process serves the socket. gRPC would take it away from it; a dead one's it may have."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True

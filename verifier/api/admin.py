@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 
 import grpc
 
+from verifier.api._listeners import somebody_listens
 from verifier.api.status import status_of
 from verifier.errors import ConfigError, RequestError
 from verifier.registry import InstanceStatus, Registry, State
@@ -150,7 +150,7 @@ def admin_server(
     """
     if not address.startswith("unix:") and (credentials is None or authorize is socket_owner):
         raise ConfigError(f"admin address {address}: without mTLS and its roles only unix:/path is allowed")
-    if address.startswith("unix:") and _somebody_listens(address.removeprefix("unix:")):
+    if address.startswith("unix:") and somebody_listens(Path(address.removeprefix("unix:"))):
         raise ConfigError(f"admin address {address}: another daemon answers there")
     server = grpc.server(ThreadPoolExecutor(THREADS, "admin"), options=(("grpc.so_reuseport", 0),))
     admin_pb2_grpc.add_PluginAdminServicer_to_server(PluginAdmin(registry, authorize), server)  # type: ignore[no-untyped-call]
@@ -170,16 +170,6 @@ def admin_server(
     if address.startswith("unix:"):
         Path(address.removeprefix("unix:")).chmod(0o600)
     return server
-
-
-def _somebody_listens(path: str) -> bool:
-    """Whether a living process serves the socket. gRPC would take it away from it; a dead one's it may have."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True
 
 
 def _with_claim(actor: str, context: grpc.ServicerContext) -> str:
