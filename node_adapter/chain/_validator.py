@@ -1,7 +1,7 @@
 """One validator: verifies proposals and votes through the middleware, executes, votes, commits.
 
-A round has one proposer, taken in turn, and two phases of votes; 2f + 1 equal votes of n = 3f + 1 members end a
-phase. Messages come in through `receive`, verification is begun by `begin` and read by `finish`, so that all
+A round has one proposer, taken in turn, and two phases of votes; a quorum of equal votes, 2f + 1 where n = 3f + 1,
+ends a phase. Messages come in through `receive`, verification is begun by `begin` and read by `finish`, so that all
 validators' batches are under way at once.
 """
 
@@ -31,8 +31,9 @@ GENESIS = bytes(32)
 
 
 def quorum(members: int) -> int:
-    """Equal votes that end a phase: any two quorums share an honest member."""
-    return 2 * ((members - 1) // 3) + 1
+    """Equal votes that end a phase: any two quorums share an honest member, and the honest ones alone are one."""
+    faulty = (members - 1) // 3
+    return (members + faulty) // 2 + 1
 
 
 @dataclass(frozen=True, slots=True)

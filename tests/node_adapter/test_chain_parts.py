@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from node_adapter.chain import FAULTS, TRANSACTION_SCHEME, SigningKey, State, Transaction, make_pool
 from node_adapter.chain._keys import N, P, public_key
 from node_adapter.chain._transaction import address, der
+from node_adapter.chain._validator import quorum
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding
 from verifier.model import Code
 
@@ -111,3 +112,12 @@ def test_state_rules():
     assert state.root() == before != copy.root()
     assert copy.apply(Transaction(1, 1, key, a, 6)) is None
     assert copy.balances[a] == 6
+
+
+@pytest.mark.parametrize("members", range(4, 41))
+def test_two_quorums_share_an_honest_member(members):
+    faulty = (members - 1) // 3
+    assert 2 * quorum(members) - members > faulty
+    assert quorum(members) <= members - faulty
+    if members % 3 == 1:
+        assert quorum(members) == 2 * faulty + 1
