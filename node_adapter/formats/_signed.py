@@ -81,7 +81,7 @@ def settle(signed: Sequence[Signed], outcome: Outcome) -> list[Verdict]:
     Where none fits it is undecided if a key that could fit is undecided, else the code of the last.
     """
     verdicts = []
-    used: dict[str, int] = {}  # check: the last key that made a signature
+    used: dict[str, tuple[int, int]] = {}  # check: the last key that made a signature, at least and at most
     place = 0
     while place < len(signed):
         item = signed[place]
@@ -93,20 +93,25 @@ def settle(signed: Sequence[Signed], outcome: Outcome) -> list[Verdict]:
             place += 1
             continue
         check, signature, _ = item.choice
-        codes = []
+        codes = {}
         while place < len(signed) and (choice := signed[place].choice) and choice[:2] == (check, signature):
-            if choice[2] > used.get(check, -1):
-                codes.append((choice[2], Code(int(outcome.codes[place]))))
+            codes[choice[2]] = Code(int(outcome.codes[place]))
             place += 1
-        fitting = [key for key, code in codes if code is Code.VALID]
-        if fitting:
-            used[check] = fitting[0]
-            verdicts.append(Verdict(item.where, Code.VALID))
-        elif any(code is Code.UNDECIDED for _, code in codes):
-            verdicts.append(Verdict(item.where, Code.UNDECIDED))
-        else:
-            verdicts.append(Verdict(item.where, codes[-1][1] if codes else Code.INVALID))
+        code, used[check] = _choose(codes, *used.get(check, (-1, -1)))
+        verdicts.append(Verdict(item.where, code))
     return verdicts
+
+
+def _choose(codes: dict[int, Code], least: int, most: int) -> tuple[Code, tuple[int, int]]:
+    """The code of a signature from those of its keys, of which only keys after the last one used may have made it;
+    and the key used then. Where keys are undecided that is one between a least and a most."""
+    possible = [key for key, code in codes.items() if key > least and code in (Code.VALID, Code.UNDECIDED)]
+    certain = [key for key, code in codes.items() if key > most and code is Code.VALID]
+    if certain:
+        return Code.VALID, (min(possible), min(certain))
+    if possible:
+        return Code.UNDECIDED, (least, max(most, *possible))
+    return next((code for key, code in reversed(codes.items()) if key > least), Code.INVALID), (least, most)
 
 
 def verify_signed(client: VerifierClient, signed: Sequence[Signed]) -> Outcome:
