@@ -27,8 +27,3 @@ class FaultCounter:
             times = self._times[what]
             times.append(now)
             return len(times) == self._limit and now - times[0] <= self._window_s
-
-    def forget(self, what: Hashable) -> None:
-        """`what` is gone and counts no longer."""
-        with self._lock:
-            self._times.pop(what, None)
