@@ -56,8 +56,8 @@ def test_for_gpus(plugin, target, record_property):
         # tests/conftest.py prints them at the end of the run.
         record_property(
             "kernel",
-            f"{manifest.label:16} {target:6} {kernel.name:28} registers {kernel.registers:3}  stack {kernel.stack:5}  "
-            f"spilled {kernel.spill_stores} / {kernel.spill_loads}  shared {kernel.shared}",
+            f"{manifest.label:16} {target:6} {kernel.name:28} registers {kernel.registers:3}  "
+            f"stack {kernel.stack:5}  spilled {kernel.spill_stores} / {kernel.spill_loads}  shared {kernel.shared}",
         )
     assert stages_of(manifest) <= set(usage)
     assert all(0 < kernel.registers <= 255 for kernel in usage.values())
