@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node_adapter.client import Hash, KeyEncoding, Priority, Result, Scheme, VerifierClient
+from node_adapter.errors import UndecidedError
 from verifier.model import Code
 
 __all__ = ["Outcome", "Record", "Signed", "Unverifiable", "Verdict", "settle", "verify_signed"]
@@ -53,12 +54,21 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of signatures: a code each, an address (20 bytes) where a key was recovered, and who answered."""
+    """What came of signatures: a code each, an address (20 bytes) where a key was recovered, and who answered.
+
+    `failures` says why signatures are undecided that the daemon gave no answer about.
+    """
 
     codes: npt.NDArray[np.uint8]
     addresses: dict[int, bytes] = field(default_factory=dict)
     served_by: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    failures: tuple[UndecidedError, ...] = ()
+
+    def raise_unanswered(self) -> None:
+        """Raises the first failure where no signature was decided: then nothing is known of any."""
+        if self.failures and not self.codes.any():
+            raise self.failures[0]
 
     @property
     def valid(self) -> npt.NDArray[np.bool_]:
@@ -148,4 +158,5 @@ def verify_signed(client: VerifierClient, signed: Sequence[Signed]) -> Outcome:
         addresses,
         tuple(sorted({label for result in results for label in result.served_by})),
         tuple(sorted({device for result in results for device in result.devices})),
+        tuple(failure for result in results for failure in result.failures),
     )

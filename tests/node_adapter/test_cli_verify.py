@@ -128,6 +128,17 @@ def test_undecided_is_not_an_issuer_and_not_invalid(shared, daemon):
     assert [r["verdict"] for r in json.loads(result.stdout)["relations"]] == ["UNDECIDED"]
 
 
+@pytest.mark.parametrize(
+    ("format_", "name"), [("x509", "sm2-certs/sm_ca.crt"), ("ethereum", "ethereum-blockchain.blocks")]
+)
+def test_no_daemon_is_an_error_and_no_verdict(shared, run, format_, name):
+    result = run("--format", format_, "--timeout", "0.1", shared / "real" / name, address="127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "DeadlineError: no daemon answered at 127.0.0.1:1" in result.output
+    assert "issuer" not in result.output
+    assert "signatures" not in result.output
+
+
 def block_app():
     app = typer.Typer()
     verify.register(app)

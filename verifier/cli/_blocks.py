@@ -76,6 +76,7 @@ def _file(client: VerifierClient, path: Path, read: Reader, console: Console) ->
 def _verify(client: VerifierClient, file: _File, records: list[Record]) -> None:
     signed = [item for record in records for item in record.signed]
     outcome = verify_signed(client, signed)
+    outcome.raise_unanswered()
     file.served_by.update(outcome.served_by)
     file.devices.update(outcome.devices)
     start = 0

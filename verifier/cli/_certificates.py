@@ -68,6 +68,7 @@ def verify_certificates(
     ]
     asked = [(pair, q) for pair, q in zip(pairs, questions, strict=True) if isinstance(q, Signed)]
     outcome = verify_signed(client, [q for _, q in asked])
+    outcome.raise_unanswered()
     codes = {pair: Code(int(code)) for (pair, _), code in zip(asked, outcome.codes, strict=True)}
     reasons = {pair: q.why for pair, q in zip(pairs, questions, strict=True) if isinstance(q, Unverifiable)}
     issued = {pair.subject for pair, code in codes.items() if code is Code.VALID}
