@@ -81,7 +81,7 @@ class Run:
         """A plugin whose compiler is busy for long, and the self-test of one that was built before."""
         size = f"SIZE = {self.options.compile_size}"
         slow = copy_plugin(
-            self.folder / "slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 900", size)
+            self.folder / "slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 600", size)
         )
         begun = time.monotonic()
         self.daemon.load(slow)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -189,7 +190,7 @@ def test_a_slow_compile_is_given_up_and_nobody_waits_for_it(registry, make, monk
 
 def test_a_slow_compile_ends_well(registry, make, still_serves):
     loaded = registry.load(
-        make("slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 900", "SIZE = 60"))
+        make("slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 600", "SIZE = 60"))
     )
     assert run(registry, "FAULTY_COMPILE", 2) == (loaded.label, Code.VALID)
     still_serves()
@@ -268,3 +269,27 @@ def test_a_batch_may_run_again_on_an_instance_that_drains(registry, fleet, serve
     assert result.codes.tolist() == [Code.VALID]
     lease.release()
     wait_for(lambda: status(registry, served.label).state is State.UNLOADED, "it is freed then")
+
+
+def test_an_unload_during_a_restarted_worker_s_test_keeps_no_other_from_it(
+    registry, fleet, make, monkeypatch, wait_for
+):
+    gone = registry.load(make("gone"))
+    other = registry.load(make("other", manifest=lambda text: text.replace('name = "parity"', 'name = "other"')))
+    test, begun, go_on = registry._loader.test, threading.Event(), threading.Event()
+
+    def held(instance, workers, **options):
+        if instance.id == gone.id:
+            begun.set()
+            assert go_on.wait(WAIT_S)
+        test(instance, workers, **options)
+
+    monkeypatch.setattr(registry._loader, "test", held)
+    os.kill(fleet["cpu:0"].pid, signal.SIGKILL)
+    assert begun.wait(WAIT_S)
+    registry.unload(gone.label)
+    registry.unload(gone.label, wait=True, timeout_s=0.2)  # whatever can be freed is freed by now
+    go_on.set()
+    wait_for(lambda: "cpu:0" in status(registry, other.label).devices, "the other plugin is back")
+    wait_for(lambda: status(registry, gone.label).state is State.UNLOADED, "the unloaded one is freed")
+    assert fleet["cpu:0"].instances == {other.id}
