@@ -222,7 +222,7 @@ def _live(daemon: AdminDaemon, version: str) -> list[str]:
 def test_unload_while_loading(daemon, tmp_path, key):
     """The unload is the newer operation: the load is told so and leaves nothing."""
     folder = copy_plugin(
-        tmp_path / "slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 380", "SIZE = 200")
+        tmp_path / "slow", of="faulty-compile", manifest=lambda text: text.replace("SIZE = 600", "SIZE = 200")
     )
     path = bundle_of(tmp_path / "slow.bundle", sign(read_source(folder), key))
     ended = []

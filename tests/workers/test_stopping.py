@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,16 +24,29 @@ WAIT_S = 60.0
 BATCH = variable_batch(random_values(500, 3))
 
 
-def belongings() -> dict[str, object]:
-    """What a leak would show in."""
+def belongings() -> Counter[str]:
+    """What a leak would show in, each thing as often as it is there."""
     gc.collect()
-    return {
-        "fds": sorted(_open_files()),
-        "shm": sorted(os.listdir("/dev/shm")),  # noqa: PTH208
-        "mapped": Path("/proc/self/maps").read_text().count("verifier-slots"),
-        "children": Path(f"/proc/self/task/{os.getpid()}/children").read_text(),
-        "threads": sorted(thread.name for thread in threading.enumerate()),
-    }
+    return Counter(
+        [
+            *(f"file {name}" for name in _open_files()),
+            *(f"shared {name}" for name in os.listdir("/dev/shm")),  # noqa: PTH208
+            *["mapped slots"] * Path("/proc/self/maps").read_text().count("verifier-slots"),
+            *(f"child {pid}" for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()),
+            *(f"thread {thread.name}" for thread in threading.enumerate()),
+        ]
+    )
+
+
+def new_since(before: Counter[str]) -> Counter[str]:
+    """What is there that was not; what earlier tests left may go meanwhile."""
+    return belongings() - before
+
+
+def test_a_leak_is_seen():
+    before = belongings()
+    with Path("/dev/null").open() as leak:
+        assert sum(new_since(before).values()) == 1, leak
 
 
 def child_belongings(pid: int) -> dict[str, int]:
@@ -156,16 +170,17 @@ def test_nothing_is_left_behind(make_worker, manifest, image):
     before = belongings()
     worker = make_worker("fake:0", backoff_first_s=0.0, backoff_max_s=0.0)
     worker.start()
-    running = None
+    running, child = before, {}
     for cycle in range(50):
         worker.load(cycle, manifest, image)
         check_verify(BATCH, worker.run(cycle, VERIFY, BATCH.key, [BATCH]).result(WAIT_S)[0])
         worker.unload(cycle)
         if cycle == 5:
-            running = belongings(), child_belongings(worker.pid)
-    assert (belongings(), child_belongings(worker.pid)) == running
+            running, child = belongings(), child_belongings(worker.pid)
+    assert not new_since(running)
+    assert child_belongings(worker.pid) == child
     worker.close()
-    assert belongings() == before
+    assert not new_since(before)
 
 
 def test_nothing_is_left_behind_by_lost_processes(make_worker, manifest, image):
@@ -183,7 +198,7 @@ def test_nothing_is_left_behind_by_lost_processes(make_worker, manifest, image):
     check_verify(BATCH, worker.run(1, VERIFY, BATCH.key, [BATCH]).result(WAIT_S)[0])
     worker.close()
     del future
-    assert belongings() == before
+    assert not new_since(before)
 
 
 PARENT = """
