@@ -271,25 +271,24 @@ def test_a_batch_may_run_again_on_an_instance_that_drains(registry, fleet, serve
     wait_for(lambda: status(registry, served.label).state is State.UNLOADED, "it is freed then")
 
 
-def test_an_unload_during_a_restarted_worker_s_test_keeps_no_other_from_it(
-    registry, fleet, make, monkeypatch, wait_for
-):
+def test_an_unload_during_the_test_of_a_restart_holds_up_no_other(registry, fleet, make, monkeypatch, wait_for):
     gone = registry.load(make("gone"))
     other = registry.load(make("other", manifest=lambda text: text.replace('name = "parity"', 'name = "other"')))
-    test, begun, go_on = registry._loader.test, threading.Event(), threading.Event()
+    worker = fleet["cpu:0"]
+    run, begun, go_on = worker.run, threading.Event(), threading.Event()
 
-    def held(instance, workers, **options):
-        if instance.id == gone.id:
+    def held(instance_id, *arguments):
+        if instance_id == gone.id:
             begun.set()
             assert go_on.wait(WAIT_S)
-        test(instance, workers, **options)
+        return run(instance_id, *arguments)
 
-    monkeypatch.setattr(registry._loader, "test", held)
-    os.kill(fleet["cpu:0"].pid, signal.SIGKILL)
+    monkeypatch.setattr(worker, "run", held)
+    os.kill(worker.pid, signal.SIGKILL)
     assert begun.wait(WAIT_S)
     registry.unload(gone.label)
     registry.unload(gone.label, wait=True, timeout_s=0.2)  # whatever can be freed is freed by now
     go_on.set()
     wait_for(lambda: "cpu:0" in status(registry, other.label).devices, "the other plugin is back")
     wait_for(lambda: status(registry, gone.label).state is State.UNLOADED, "the unloaded one is freed")
-    assert fleet["cpu:0"].instances == {other.id}
+    assert worker.instances == {other.id}

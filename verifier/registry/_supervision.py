@@ -84,24 +84,38 @@ class Supervision:
             # Those that pin a version, and roll-backs, can wait until the defaults are served.
             instances = sorted(self._book.live(), key=lambda instance: instance.state is not State.ACTIVE)
         for instance in instances:
-            wanted = instance.state in SERVING and worker.device.id in instance.devices
-            if not wanted or worker in instance.workers:
+            if not self._hold(instance, worker):
                 continue
             restarts = worker.restarts
             try:
-                if instance.id not in worker.instances:
-                    self._loader.place(instance, [worker])
-                self._loader.test(instance, [worker], brief=True)
+                self._bring_back(instance, worker)
             except BackendError:
-                return  # it went down again, and will be back
+                if worker.state.value != "up" or worker.restarts != restarts:
+                    return  # it went down again, and will be back
             except PluginError as error:
                 self._quarantine(instance, worker, str(error))
-                continue
-            with self._book.lock:
-                if instance.state in SERVING and worker.state.value == "up" and worker.restarts == restarts:
-                    have = (*instance.workers, worker)
-                    instance.workers = tuple(other for other in self._fleet.workers if other in have)
-                    self._book.tell(instance)
+            finally:
+                self._retirement.release(instance)
+
+    def _hold(self, instance: Instance, worker: WorkerLike) -> bool:
+        """Takes a lease where the instance is missing on a worker: it must not be freed while it is tested there."""
+        with self._book.lock:
+            wanted = instance.state in SERVING and worker.device.id in instance.devices
+            if not wanted or worker in instance.workers:
+                return False
+            instance.leases += 1
+            return True
+
+    def _bring_back(self, instance: Instance, worker: WorkerLike) -> None:
+        restarts = worker.restarts
+        if instance.id not in worker.instances:
+            self._loader.place(instance, [worker])
+        self._loader.test(instance, [worker], brief=True)
+        with self._book.lock:
+            if instance.state in SERVING and worker.state.value == "up" and worker.restarts == restarts:
+                have = (*instance.workers, worker)
+                instance.workers = tuple(other for other in self._fleet.workers if other in have)
+                self._book.tell(instance)
 
     def _quarantine(self, instance: Instance, worker: WorkerLike, problem: str) -> None:
         """Takes the instance off the device it faults on; where that was its last, its predecessor comes back."""
