@@ -112,7 +112,7 @@ class SchedulingSettings(_Section):
 class PluginSettings(_Section):
     """Which plugins are loaded, and which may be."""
 
-    load: tuple[str, ...] = ("auto",)  # auto: all that are found and trusted; or names, name@version, folders
+    load: tuple[str, ...] = ("auto",)  # auto: the shipped ones that a call reaches; or names, name@version, folders
     folders: tuple[Path, ...] = ()  # searched before the shipped ones
     trust: Literal["locked", "any"] = "locked"  # any: for development, whatever is found may load
     lock_files: tuple[Path, ...] = ()

@@ -26,6 +26,7 @@ from verifier.errors import (
 from verifier.model import Batch, BatchResult, Code, Column
 from verifier.registry import Registry, State, load_all
 from verifier.registry import _book as book_module
+from verifier.registry._startup import reachable
 
 WAIT_S = 60
 
@@ -517,3 +518,7 @@ def test_a_reload_keeps_next_to_nothing_in_python(registry, fleet, make, monkeyp
     finally:
         tracemalloc.stop()
     assert (after - before) / 40 < 6000, f"{before} bytes, then {after} after 40 reloads"
+
+
+def test_a_daemon_starts_with_what_callers_can_reach():
+    assert sorted(reachable()) == ["ecdsa", "keccak", "sha256", "sm2", "sm3"]

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 from verifier.errors import VerifierError
+from verifier.manifest import load_manifest
 from verifier.registry._folders import plugin_paths, shipped_folder
 from verifier.registry._instance import InstanceStatus
 
-__all__ = ["load_all"]
+__all__ = ["load_all", "reachable"]
+
+# What the contract has a call for. Block ciphers have none yet: they load when they are named.
+CALLED = {"verify", "recover", "digest"}
 
 PARALLEL = 4  # compilers and self-tests overlap; more would only queue for the CPU
 
@@ -20,13 +24,23 @@ class _Loads(Protocol):
     def load(self, what: str | Path, *, activate: bool = True) -> InstanceStatus: ...
 
 
+def reachable() -> list[str]:
+    """The shipped plugins with an operation that a caller can ask for."""
+    found = []
+    for path in plugin_paths(shipped_folder()):
+        if path.is_dir() and CALLED.isdisjoint(operation.name for operation in load_manifest(path).operations):
+            continue
+        found.append(path.name)
+    return found
+
+
 def load_all(registry: _Loads, names: Sequence[str] | None = None) -> dict[str, InstanceStatus | VerifierError]:
-    """Loads plugins by name, name@version or path; None: every shipped one.
+    """Loads plugins by name, name@version or path; None: what `reachable` finds.
 
     Returns what came of each, by the name asked for: one that fails does not keep the others from serving. Of
     several versions of one plugin the last named is active.
     """
-    wanted = list(names) if names is not None else [path.name for path in plugin_paths(shipped_folder())]
+    wanted = reachable() if names is None else list(names)
 
     def load(name: str) -> InstanceStatus | VerifierError:
         try:
