@@ -26,13 +26,32 @@ def test_the_newest_wins():
     assert newest([new, old, other]) == [new, other]
 
 
-def test_the_table_has_the_largest_batch_and_no_limits():
+def test_the_table_of_gpus_has_the_largest_batch_and_no_limits():
     rows = figures_table(
-        [record(), record(batch=1 << 20, fraction_of_limit=0.9, limit="copy in"), record(case="limit-copy-in")]
+        [
+            record(cuda="CUDA 13.0"),
+            record(cuda="CUDA 13.0", batch=1 << 20, fraction_of_limit=0.9, limit="copy in"),
+            record(case="limit-copy-in", cuda="CUDA 13.0"),
+            record(case="sm2-verify-1-latency", cuda="CUDA 13.0"),
+        ]
     ).splitlines()
-    assert len(rows) == 3
+    assert [row for row in rows if row.startswith("| sm2")] == [rows[2]]
     assert "| 35.4 M items/s | 1,048,576 |" in rows[2]
     assert "90% of copy in" in rows[2]
+
+
+def test_the_table_of_cpus_has_ratios():
+    rows = figures_table(
+        [
+            record(case="sm2-verify-unknown-cpu", rate=9000.0, settings={"compiler": "g++ 13"}),
+            record(case="sm2-verify-unknown-cpu-openssl", rate=3000.0),
+            record(case="p256-verify-unknown-cpu", rate=8000.0),
+            record(case="p256-verify-unknown-cpu-gmssl", rate=80.0),
+        ]
+    ).splitlines()[3:]
+    assert rows[0] == "| one CPU core | ÷ gmssl | ÷ openssl | compiler |"
+    assert rows[2] == "| sm2-verify-unknown-cpu |  | 3 | g++ 13 |"
+    assert rows[3] == "| p256-verify-unknown-cpu | 100 |  |  |"
 
 
 @pytest.mark.parametrize(

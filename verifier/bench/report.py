@@ -39,21 +39,45 @@ def newest(records: Iterable[Record]) -> list[Record]:
 
 
 def figures_table(records: Iterable[Record]) -> str:
-    """A Markdown table: the largest batch of every case, with what is included and how far the limit is."""
+    """Two Markdown tables: rates of GPUs at the largest batch of every case, and CPU rates as ratios.
+
+    A CPU's time on a shared machine is noise; its ratio to a library's in the same run is not.
+    """
+    latest = newest(records)
+    return "\n".join([*_gpu_rows(latest), "", *_cpu_rows(latest)])
+
+
+def _gpu_rows(records: Iterable[Record]) -> Iterable[str]:
     largest: dict[tuple[str, str], Record] = {}
-    for record in newest(records):
+    for record in records:
         key = (record.case, record.device)
-        if not record.case.startswith("limit-") and record.batch >= largest.get(key, record).batch:
+        told = record.cuda and not record.case.startswith(("limit-", "swap/")) and "-1-latency" not in record.case
+        if told and record.batch >= largest.get(key, record).batch:
             largest[key] = record
-    lines = ["| case | median | batch | includes | of the limit | device |", "| --- | --- | --- | --- | --- | --- |"]
+    yield "| case | median | batch | includes | of the limit | device |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     for record in largest.values():
         limit = f"{record.fraction_of_limit:.0%} of {record.limit}" if record.fraction_of_limit else ""
-        includes = ", ".join(record.includes)
-        lines.append(
-            f"| {record.case} | {amount(record.rate, record.unit)} | {record.batch:,} | {includes} | {limit} "
-            f"| {record.device} |"
+        yield (
+            f"| {record.case} | {amount(record.rate, record.unit)} | {record.batch:,} | {', '.join(record.includes)} "
+            f"| {limit} | {record.device} |"
         )
-    return "\n".join(lines)
+
+
+def _cpu_rows(records: Iterable[Record]) -> Iterable[str]:
+    rates = {record.case: record for record in records if "-unknown-cpu" in record.case}
+    ours = [case for case in rates if case.endswith("-unknown-cpu")]
+    if not ours:
+        return
+    peers = sorted({case.partition("-unknown-cpu-")[2] for case in rates} - {""})
+    yield f"| one CPU core | {' | '.join(f'÷ {peer}' for peer in peers)} | compiler |"
+    yield f"| --- |{' --- |' * (len(peers) + 1)}"
+    for case in ours:
+        cells = [
+            f"{rates[case].rate / rates[f'{case}-{peer}'].rate:.3g}" if f"{case}-{peer}" in rates else ""
+            for peer in peers
+        ]
+        yield f"| {case} | {' | '.join(cells)} | {rates[case].settings.get('compiler', '')} |"
 
 
 def rewrite(text: str, table: str) -> str:
