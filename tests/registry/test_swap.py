@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import re
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
+from _asking import WAIT_S, Gate, memory, served_by, state, states
 
 from verifier.errors import (
     BuildError,
@@ -23,55 +22,9 @@ from verifier.errors import (
     SelfTestError,
     VerifierError,
 )
-from verifier.model import Batch, BatchResult, Code, Column
 from verifier.registry import Registry, State, load_all
 from verifier.registry import _book as book_module
 from verifier.registry._startup import reachable
-
-WAIT_S = 60
-
-
-def ask(registry: Registry, plugin: str = "parity") -> tuple[str, BatchResult]:
-    """Verifies two items, one even and one odd: who served, and what came."""
-    resolved = registry.resolve("verify", "PARITY", plugin)
-    key = resolved.key({"input_kind": 1})
-    batch = Batch(key, 2, (Column(np.array([2, 3], np.uint8), 1),))
-    with registry.lease(key) as lease:
-        (result,) = lease.workers[0].run(lease.instance.id, lease.operation_index, key, [batch]).result(WAIT_S)
-        return lease.instance.label, result
-
-
-def served_by(registry: Registry, plugin: str = "parity") -> str:
-    label, result = ask(registry, plugin)
-    assert result.codes.tolist() == [Code.VALID, Code.INVALID]
-    return label
-
-
-def states(registry: Registry, label: str) -> list[State]:
-    return [step.state for step in registry.history() if step.label == label]
-
-
-def state(registry: Registry, label: str) -> State:
-    (status,) = [status for status in registry.index() if status.label == label]
-    return status.state
-
-
-class Gate:
-    """Holds a load at its self-test until it is opened."""
-
-    def __init__(self, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reached, self.open = threading.Semaphore(0), threading.Event()
-        test = registry._loader.test
-
-        def held(*args: object, **kwargs: object) -> None:
-            self.reached.release()
-            assert self.open.wait(WAIT_S)
-            test(*args, **kwargs)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(registry._loader, "test", held)
-
-    def wait(self) -> None:
-        assert self.reached.acquire(timeout=WAIT_S)
 
 
 def test_a_load_goes_through_all_states(registry, make):
@@ -109,15 +62,6 @@ def test_an_algorithm_may_be_left_out_where_it_is_plain(registry, make):
     assert registry.resolve("verify", None, "parity").operation.algorithm == "PARITY"
     with pytest.raises(NotServedError):
         registry.resolve("verify", None)
-
-
-def test_a_lease_checks_its_key(registry, make):
-    registry.load(make("p"))
-    key = registry.resolve("verify", "PARITY").key({})
-    for wrong in ({"parameters": (9,)}, {"parameters": (1, 1)}, {"operation": "verify"}, {"plugin": "sm2"}):
-        with pytest.raises(NotServedError):
-            registry.lease(dataclasses.replace(key, **wrong))
-    assert registry.index()[-1].leases == 0
 
 
 def test_a_failed_load_changes_nothing(registry, make):
@@ -174,23 +118,6 @@ def test_versions_stand_side_by_side(registry, make):
     assert served_by(registry) == new.label
     assert served_by(registry, "parity@1.0.0") == old.label
     assert state(registry, old.label) is State.WARM
-
-
-def test_a_lease_keeps_its_instance_over_a_swap(registry, make, wait_for):
-    old = registry.load(make("old"))
-    key = registry.resolve("verify", "PARITY").key({})
-    lease = registry.lease(key)
-    new = registry.load(make("new", version="1.1.0"))
-    registry.confirm("parity")
-    assert state(registry, old.label) is State.DRAINING
-    batch = Batch(key, 1, (Column(np.array([2], np.uint8), 1),))
-    (result,) = lease.workers[0].run(lease.instance.id, lease.operation_index, key, [batch]).result(WAIT_S)
-    assert (lease.instance.label, result.codes.tolist()) == (old.label, [Code.VALID])
-    with registry.lease(key) as second:
-        assert second.instance.label == new.label
-    lease.release()
-    lease.release()  # once too often does no harm
-    wait_for(lambda: state(registry, old.label) is State.UNLOADED, "the old instance is freed")
 
 
 def test_roll_back_and_forth(registry, make):
@@ -293,101 +220,6 @@ def test_a_newer_activation_beats_a_slow_load(registry, make, monkeypatch):
     assert served_by(registry) == old.label
 
 
-def test_unload_of_one_version_leaves_the_load_of_another(registry, make, monkeypatch):
-    registry.load(make("old"))
-    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
-        gate = Gate(registry, patch)
-        loading = pool.submit(registry.load, make("new", version="1.1.0"))
-        gate.wait()
-        registry.unload("parity@1.0.0")
-        gate.open.set()
-        assert loading.result(WAIT_S).active
-
-
-def test_unload_of_a_plugin_gives_up_every_load_of_it(registry, make, monkeypatch):
-    registry.load(make("old"))
-    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
-        gate = Gate(registry, patch)
-        loading = pool.submit(registry.load, make("new", version="1.1.0"))
-        gate.wait()
-        registry.unload("parity")
-        gate.open.set()
-        with pytest.raises(ConflictError):
-            loading.result(WAIT_S)
-    with pytest.raises(NotServedError):
-        registry.resolve("verify", "PARITY")
-
-
-def test_a_lease_may_come_back_after_the_end(fleet, options, make):
-    registry = Registry(fleet, options)
-    status = registry.load(make("p"))
-    lease = registry.lease(registry.resolve("verify", "PARITY").key({}))
-    registry.unload("parity")
-    registry.close()
-    lease.release()
-    for worker in fleet.workers:
-        worker.unload(status.id)
-
-
-def test_unload_while_loading(registry, fleet, make, monkeypatch, wait_for):
-    gate = Gate(registry, monkeypatch)
-    with ThreadPoolExecutor(2) as pool:
-        loading = pool.submit(registry.load, make("p"))
-        gate.wait()
-        assert registry.unload("parity@1.0.0").state is State.SELFTEST
-        waiting = pool.submit(registry.unload, "parity@1.0.0", wait=True)
-        gate.open.set()
-        with pytest.raises(ConflictError, match="unload of parity"):
-            loading.result(WAIT_S)
-        assert waiting.result(WAIT_S).state is State.FAILED
-    assert not any(worker.instances for worker in fleet.workers)
-
-
-def test_unload_waits_for_leases(registry, make):
-    registry.load(make("p"))
-    lease = registry.lease(registry.resolve("verify", "PARITY").key({}))
-    status = registry.unload("parity")
-    assert (status.state, status.leases) == (State.DRAINING, 1)
-    with pytest.raises(NotServedError):
-        registry.resolve("verify", "PARITY")
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(registry.unload, "parity", wait=True)
-        lease.release()
-        assert waiting.result(WAIT_S).state is State.UNLOADED
-
-
-def test_unload_waits_until_memory_is_free(registry, fleet, make):
-    registry.load(make("p"))
-    assert all(worker.instances for worker in fleet.workers)
-    assert registry.unload("parity", wait=True).state is State.UNLOADED
-    assert not any(worker.instances for worker in fleet.workers)
-
-
-def test_a_lease_that_stays_out_is_never_freed_by_force(registry, fleet, make, wait_for):
-    status = registry.load(make("p"))
-    lease = registry.lease(registry.resolve("verify", "PARITY").key({}))
-    stuck = registry.unload("parity", wait=True, timeout_s=0.01)
-    assert (stuck.state, stuck.reason) == (State.DRAINING_STUCK, "leases still out: 1")
-    assert all(status.generation in worker.instances for worker in fleet.workers)
-    lease.release()
-    wait_for(lambda: state(registry, status.label) is State.UNLOADED, "it is freed after all")
-
-
-def test_unload_is_idempotent(registry, make):
-    registry.load(make("p"))
-    assert [registry.unload("parity", wait=True).state for _ in range(3)] == ["UNLOADED"] * 3
-    with pytest.raises(NotFoundError, match="sm9 is not known here"):
-        registry.unload("sm9")
-
-
-def test_load_after_unload(registry, make):
-    folder = make("p")
-    registry.load(folder)
-    registry.unload("parity")
-    loaded = registry.load(folder)
-    assert served_by(registry) == loaded.label
-
-
 @pytest.mark.parametrize("what", ["parity", "parity@1.0.0"])
 def test_activate_what_is_not_loaded(registry, make, what):
     registry.load(make("p"))
@@ -396,50 +228,6 @@ def test_activate_what_is_not_loaded(registry, make, what):
         registry.activate(what)
     with pytest.raises(NotServedError):
         registry.reload(what)
-
-
-def test_another_interface_needs_another_name(registry, make):
-    def more(text):
-        return text.replace(
-            'input_kind = ["MESSAGE", "DIGEST"]', 'input_kind = ["MESSAGE", "DIGEST"]\nlow_s = ["REQUIRE"]'
-        )
-
-    old = registry.load(make("old"))
-    with pytest.raises(PluginError, match=r"verify/PARITY has other columns or parameters than parity@1\.0\.0#"):
-        registry.load(make("new", version="1.1.0", manifest=more))
-    assert served_by(registry) == old.label
-    renamed = make("renamed", manifest=lambda text: more(text).replace('name = "parity"', 'name = "parity2"'))
-    new = registry.load(renamed)
-    assert served_by(registry, "") == new.label  # the newest activation serves the algorithm
-    registry.unload("parity2", wait=True)
-    assert served_by(registry, "") == old.label
-
-
-def test_wrong_abi(registry, make):
-    with pytest.raises(ManifestError, match=r"abi: 7, this daemon has 1"):
-        registry.load(make("p", manifest=lambda text: re.sub("(?m)^abi = 1", "abi = 7", text)))
-    assert registry.index()[-1].state is State.FAILED
-
-
-def test_wrong_abi_of_the_source(registry, make):
-    folder = make(
-        "p",
-        source=lambda text: re.sub(
-            r"(?m)^PLUGIN_INFO\(.*", "EXPORT const PluginInfo plugin_info = {9, 304, 0, 0, 0};", text
-        ),
-    )
-    with pytest.raises(PluginError, match="built for ABI 9"):
-        registry.load(folder)
-
-
-def test_a_source_without_plugin_info(registry, make):
-    with pytest.raises(PluginError, match="PLUGIN_INFO is missing"):
-        registry.load(make("p", source=lambda text: re.sub(r"(?m)^PLUGIN_INFO\(.*", "", text)))
-
-
-def test_a_stage_that_the_source_lacks(registry, make):
-    with pytest.raises(PluginError, match="parity_missing"):
-        registry.load(make("p", manifest=lambda text: text.replace('"parity_sum", ', '"parity_missing", ')))
 
 
 def test_listeners_hear_of_every_step(registry, make):
@@ -472,10 +260,6 @@ def test_operations_are_audited(registry, make):
     assert records[0].label.startswith("parity@1.0.0#")
     assert len(records[0].digest) == 64
     assert "/nowhere" in records[1].detail
-
-
-def memory(fleet) -> list[int]:
-    return [int(re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{w.pid}/status").read_text())[1]) for w in fleet.workers]
 
 
 def test_two_hundred_reloads_leave_everything_flat(registry, fleet, make, wait_for):
