@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+from _both_clients import QUICK, Blocking, OnLoop
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -13,3 +14,16 @@ def shared():
     if not (path / "real").is_dir():
         pytest.skip("no real data: set VERIFIER_SHARED to the folder that has real/")
     return path
+
+
+@pytest.fixture(params=[Blocking, OnLoop])
+def connect(request):
+    made = []
+
+    def make(target, **options):
+        made.append(request.param(target, retry=QUICK, **options))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
