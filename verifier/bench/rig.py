@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
@@ -218,8 +218,3 @@ class Rig:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def median_rate(items: int, seconds: Sequence[float]) -> float:
-    """Items a second at the median time."""
-    return items / float(np.median(seconds))
