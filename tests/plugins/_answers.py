@@ -14,24 +14,7 @@ from verifier.bench.rig import Rig
 from verifier.drivers import list_devices
 from verifier.manifest import Manifest, load_manifest
 from verifier.model import Code, Column
-from verifier.v1 import verifier_pb2
-
-ENUM_OF = {
-    "input_kind": verifier_pb2.InputKind,
-    "signature_encoding": verifier_pb2.SignatureEncoding,
-    "key_encoding": verifier_pb2.KeyEncoding,
-    "low_s": verifier_pb2.LowS,
-    "hash": verifier_pb2.Hash,
-    "address_hash": verifier_pb2.Hash,
-}
-PREFIX_OF = {"address_hash": "HASH"}
-
-
-def parameter_number(name: str, value: str | int) -> int:
-    """A parameter's number in the contract."""
-    if isinstance(value, int):
-        return value
-    return int(ENUM_OF[name].Value(f"{PREFIX_OF.get(name, name.upper())}_{value}"))
+from verifier.registry._parameters import parameter_number
 
 
 class BuiltPlugin:
