@@ -113,7 +113,7 @@ COVERED: dict[int, tuple[str, list[tuple[str, str]]]] = {
         "a failure of the device taken for an invalid item: ZcashFoundation/zebra#10559",
         [
             ("scheduling/test_retries.py", "test_after_the_last_try_items_are_undetermined_never_invalid"),
-            ("node_adapter/test_client.py", "test_undecided_is_never_invalid"),
+            ("node_adapter/test_client_failures.py", "test_undecided_is_never_invalid"),
         ],
     ),
     17: (
