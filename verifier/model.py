@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from verifier.errors import RequestError
+from verifier.secret import Secret
+
+if TYPE_CHECKING:
+    from verifier.regions import Region
 
 __all__ = ["Batch", "BatchKey", "BatchResult", "Bytes", "Code", "Column", "Offsets", "Timings", "bitmap_bytes"]
 
@@ -50,15 +55,19 @@ class Column:
     """All items' values of one field.
 
     Fixed width: `stride` bytes an item and no offsets. Variable width: `offsets`, items + 1 numbers that start
-    at 0, never fall, and end at len(data); `stride` is then 0. An absent column has stride 0 and no data.
+    at 0, never fall, and end at len(data); `stride` is then 0. An absent column has stride 0 and no data. Where
+    `region` is set `data` lies in it, and workers read it there; offsets never lie in one.
     """
 
     data: Bytes
     stride: int = 0
     offsets: Offsets | None = None
+    region: Region | None = None
 
     @classmethod
-    def fixed(cls, name: str, data: bytes | memoryview | Bytes, stride: int, items: int) -> Column:
+    def fixed(
+        cls, name: str, data: bytes | memoryview | Bytes, stride: int, items: int, region: Region | None = None
+    ) -> Column:
         """A column of `items` values of `stride` bytes. Raises RequestError naming the field and the length."""
         array = np.frombuffer(data, np.uint8)
         if array.size != items * stride:
@@ -66,11 +75,16 @@ class Column:
                 f"{name}.data",
                 f"{array.size} bytes, but {items} items of {stride} bytes are {items * stride}",
             )
-        return cls(array, stride)
+        return cls(array, stride, None, region)
 
     @classmethod
     def variable(
-        cls, name: str, data: bytes | memoryview | Bytes, offsets: bytes | memoryview | Offsets, items: int
+        cls,
+        name: str,
+        data: bytes | memoryview | Bytes,
+        offsets: bytes | memoryview | Offsets,
+        items: int,
+        region: Region | None = None,
     ) -> Column:
         """A column of `items` values of any length. `offsets` is u32 little-endian, items + 1 of them."""
         array = np.frombuffer(data, np.uint8)
@@ -89,7 +103,7 @@ class Column:
         falls = numbers[1:] < numbers[:-1]
         if falls.any():
             raise RequestError(f"{name}.offsets", f"offsets run backwards at item {int(falls.argmax())}")
-        return cls(array, 0, numbers)
+        return cls(array, 0, numbers, region)
 
     @classmethod
     def absent(cls) -> Column:
@@ -107,14 +121,16 @@ class BatchKey:
     """What batches must share to be launched together.
 
     `parameters` are numbers in the order of the operation's manifest; `constant` are bytes that all items share
-    (SM2: the user id).
+    (SM2: the user id; ciphers: the key, a Secret). What workers copy of a Secret and of the inputs whose numbers are
+    in `secret_inputs` they overwrite after use.
     """
 
     plugin: str
     operation: str
     parameters: tuple[int, ...] = ()
-    constant: bytes = b""
+    constant: bytes | Secret = b""
     version: str | None = None  # pinned by the caller; None: the active one
+    secret_inputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from verifier.drivers._abi import MAX_INPUTS, MAX_OUTPUTS
-from verifier.model import Batch, Bytes, Column
+from verifier.model import Batch, BatchKey, Bytes, Column
+from verifier.secret import Secret
 
-__all__ = ["ALIGNMENT", "Layout", "Place", "aligned", "bound", "lay_out", "write_parts"]
+__all__ = ["ALIGNMENT", "Layout", "Place", "aligned", "bound", "lay_out", "secrets", "wipe", "write_parts"]
 
 ALIGNMENT = 64
 _REGIONS = 2 * MAX_INPUTS + 1 + 1 + MAX_OUTPUTS + 2
@@ -89,7 +90,21 @@ def lay_out(parts: Sequence[Batch], constant_bytes: int, output_bytes: tuple[int
     return Layout(items, tuple(inputs), constant, constant_bytes, codes, outputs, output_bytes, valid, decided, end)
 
 
-def write_parts(slot: Bytes, layout: Layout, parts: Sequence[Batch], constant: bytes) -> None:
+def secrets(layout: Layout, key: BatchKey) -> tuple[tuple[int, int], ...]:
+    """Where keys lie in the slot: byte offsets and lengths."""
+    columns = tuple((layout.inputs[i].data, layout.inputs[i].nbytes) for i in key.secret_inputs)
+    if isinstance(key.constant, Secret):
+        return (*columns, (layout.constant, layout.constant_bytes))
+    return columns
+
+
+def wipe(slot: Bytes, places: Sequence[tuple[int, int]]) -> None:
+    """Overwrites these places of a slot."""
+    for begin, nbytes in places:
+        slot[begin : begin + nbytes] = 0
+
+
+def write_parts(slot: Bytes, layout: Layout, parts: Sequence[Batch], constant: bytes | bytearray) -> None:
     """Writes the parts' columns and the constant to their places."""
     for place, columns in zip(layout.inputs, zip(*(part.inputs for part in parts), strict=True), strict=True):
         data = slot[place.data : place.data + place.nbytes]

@@ -106,6 +106,7 @@ class Job(NamedTuple):
     parameters: tuple[int, ...]
     deadline: float | None  # time.monotonic(), which is the machine's and so both processes'
     layout: Layout
+    secret: bool = False  # copies of the inputs are overwritten after use
 
 
 class Done(NamedTuple):

@@ -144,6 +144,8 @@ class Pipeline:
             stream.launch(stage, batch)
         for copy in chunk.copies_out:
             stream.copy_out(slot[copy.slot : copy.slot + copy.nbytes], base + copy.device)
+        if job.secret and not self._unified:
+            stream.fill(base, 0, chunk.codes)  # the inputs and the constant, which lie in front of the codes
         if not self._unified and self._options.bitmap_memory == "device":
             at, nbytes = begin // 8, (items + 31) // 32 * 4
             for source, place in ((batch.valid, job.layout.valid), (batch.decided, job.layout.decided)):

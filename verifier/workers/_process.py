@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeadlineError
 from verifier.model import Batch, BatchKey, BatchResult
-from verifier.workers._layout import Layout, write_parts
+from verifier.workers._layout import Layout, secrets, wipe, write_parts
 from verifier.workers._messages import (
     Answer,
     Done,
@@ -54,6 +54,7 @@ class Loss:
 class _Flight:
     job: Job
     parts: list[int]
+    secrets: tuple[tuple[int, int], ...]  # places of the slot that are overwritten after use
     future: Future[list[BatchResult]] = field(default_factory=Future)
 
 
@@ -144,8 +145,9 @@ class Process:
             with self._changed:
                 self._require()
                 self._tickets += 1
-                job = Job(self._tickets, slot, instance_id, operation, key.parameters, deadline, layout)
-                flight = _Flight(job, [part.items for part in parts])
+                places = secrets(layout, key)
+                job = Job(self._tickets, slot, instance_id, operation, key.parameters, deadline, layout, bool(places))
+                flight = _Flight(job, [part.items for part in parts], places)
                 flight.future.set_running_or_notify_cancel()
                 if not self._flights:
                     self._head_since = time.monotonic()
@@ -294,6 +296,7 @@ class Process:
             results = read_results(
                 self._slots[slot], flight.job.layout, flight.parts, self.device_id, answer.device_ns
             )
+        wipe(self._slots[slot], flight.secrets)
         with self._changed:
             if self._flights.pop(answer.ticket, None) is None:
                 return
