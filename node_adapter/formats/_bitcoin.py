@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from node_adapter.errors import FormatError
+from node_adapter.formats._script import ScriptError, operations, without
 
-__all__ = ["Input", "Output", "Reader", "Transaction", "double_sha256", "merkle_root", "pushes", "read_block"]
+__all__ = ["Input", "Output", "Reader", "Transaction", "double_sha256", "merkle_root", "pushes", "read_header"]
 
 SIGHASH_NONE, SIGHASH_SINGLE, ANYONE_CAN_PAY = 2, 3, 0x80
 _HEADER_BYTES = 80
@@ -30,16 +31,17 @@ def merkle_root(names: list[bytes]) -> bytes:
 
 
 class Reader:
-    """Reads little-endian fields one after another. Every method raises FormatError at the field's first byte."""
+    """Reads little-endian fields up to `end`. Every method raises FormatError at the field's first byte."""
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
+    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
         self.data = data
         self.at = at
+        self.end = len(data) if end is None else end
 
     def take(self, count: int, what: str) -> bytes:
         """The next `count` bytes."""
-        if count > len(self.data) - self.at:
-            raise FormatError(self.at, f"{what} of {count} bytes, but {len(self.data) - self.at} are left")
+        if count > self.end - self.at:
+            raise FormatError(self.at, f"{what} of {count} bytes, but {self.end - self.at} are left")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -54,8 +56,8 @@ class Reader:
         value = first if first < 0xFD else self.number({0xFD: 2, 0xFE: 4, 0xFF: 8}[first], what)
         if first >= 0xFD and value < {0xFD: 0xFD, 0xFE: 1 << 16, 0xFF: 1 << 32}[first]:
             raise FormatError(begin, f"{what}: the size is not minimal")
-        if value * least_bytes > len(self.data) - self.at:
-            raise FormatError(begin, f"{what}: {value}, but {len(self.data) - self.at} bytes are left")
+        if value * least_bytes > self.end - self.at:
+            raise FormatError(begin, f"{what}: {value}, but {self.end - self.at} bytes are left")
         return value
 
     def string(self, what: str) -> bytes:
@@ -153,11 +155,16 @@ class Transaction:
         return self._shared[name]
 
     def legacy_digest(self, place: int, script: bytes, kind: int) -> bytes:
-        """The digest that an input's signature of this hash type signs, before segregated witness."""
+        """The digest that an input's signature of this hash type signs, before segregated witness.
+
+        `script` is that of the output, or behind a script hash, less the signature itself; OP_CODESEPARATORs are left
+        out here.
+        """
         base = kind & 0x1F
         if base == SIGHASH_SINGLE and place >= len(self.outputs):
             return b"\1" + bytes(31)  # the rule as the first implementation had it
         mine = self.inputs[place]
+        script = without(script, b"\xab")
         scripted = compact(len(script)) + script
         if kind & ANYONE_CAN_PAY:
             inputs = [compact(1), mine.outpoint, scripted, mine.sequence]
@@ -218,28 +225,18 @@ def compact(value: int) -> bytes:
 
 def pushes(script: bytes) -> list[bytes] | None:
     """The values that a script of pushes alone leaves, or None where it does anything else or is cut short."""
-    values = []
-    at = 0
-    while at < len(script):
-        code = script[at]
-        at += 1
-        if code == 0 or 0x51 <= code <= 0x60:
-            values.append(bytes([code - 0x50]) if code else b"")
-            continue
-        width = {0x4C: 1, 0x4D: 2, 0x4E: 4}.get(code, 0)
-        if code > 0x4B and not width:
-            return None
-        length = int.from_bytes(script[at : at + width], "little") if width else code
-        at += width
-        if at + length > len(script):
-            return None
-        values.append(script[at : at + length])
-        at += length
-    return values
+    try:
+        found = list(operations(script))
+    except ScriptError:
+        return None
+    return [value for _, value, _ in found] if all(code <= 0x60 and code != 0x50 for code, _, _ in found) else None
 
 
-def read_block(data: bytes) -> tuple[bytes, int, Reader]:
-    """A block's header, how many transactions follow, and the reader that stands at the first."""
-    reader = Reader(data)
+def read_header(reader: Reader) -> tuple[bytes, int]:
+    """A block's header, and how many transactions follow it: at least one. Raises FormatError."""
     header = reader.take(_HEADER_BYTES, "block header")
-    return header, reader.size("transactions", 60), reader
+    begin = reader.at
+    count = reader.size("transactions", 60)
+    if not count:
+        raise FormatError(begin, "a block without transactions")
+    return header, count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from node_adapter.client import Hash, KeyEncoding, Priority, Result, Scheme, Ver
 from node_adapter.errors import UndecidedError
 from verifier.model import Code
 
-__all__ = ["Outcome", "Record", "Signed", "Unverifiable", "Verdict", "settle", "verify_signed"]
+__all__ = ["Outcome", "Record", "Signed", "Unsigned", "Unverifiable", "Verdict", "settle", "verify_signed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,34 @@ class Unverifiable:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsigned:
+    """Something that the chain's rules let pass without a signature, and why: there is nothing to verify."""
+
+    where: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
-    """A block of a file: its name, how many transactions it has, and the signatures in it."""
+    """A block or transaction of a file: its name, how many transactions it has, and the signatures in it."""
 
     name: str
     transactions: int
     signed: tuple[Signed, ...]
     unverifiable: tuple[Unverifiable, ...] = ()
+    unsigned: tuple[Unsigned, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, transactions: int, found: Iterable[Signed | Unverifiable | Unsigned]) -> Record:
+        """The record of what was found, each in its order."""
+        found = list(found)
+        return cls(
+            name,
+            transactions,
+            tuple(item for item in found if isinstance(item, Signed)),
+            tuple(item for item in found if isinstance(item, Unverifiable)),
+            tuple(item for item in found if isinstance(item, Unsigned)),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,234 +1,257 @@
-"""Bitcoin blocks: the signatures of every input whose kind is known.
+"""Bitcoin blocks: the signatures that every input's script checks.
 
-Kinds: pay to public key, to its hash, to a multi-signature script (bare, or by its hash), and their witness forms of
-version 0, plain or nested. What an input spends is taken from the same block or from `spent`; where neither has
-it, a key or script that the input shows tells what it must be, except for amounts (witness forms) and bare keys.
-Whether a coin exists and is unspent is the node's to know.
+A file is one block, or a node's blk*.dat (blocks each behind network magic and length). Scripts are run to find their
+checks: pay to public key, to its hash, multi-signature scripts, bare or by their hash, any other script, and witness
+programs of version 0, plain or nested. What an input spends is taken from blocks read before, from the same block or
+from `spent`; where none has it, a key or script that the input shows tells what it must be, except for amounts
+(witness programs) and bare keys. Taproot is signed with Schnorr's scheme and named as not verifiable. Whether a coin
+exists, is unspent and may be spent already is the node's to know.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
-
-from Cryptodome.Hash import RIPEMD160
 
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding
 from node_adapter.errors import FormatError
-from node_adapter.formats._bitcoin import Output, Transaction, merkle_root, pushes, read_block
-from node_adapter.formats._signed import Record, Signed, Unverifiable
+from node_adapter.formats._bitcoin import Output, Reader, Transaction, merkle_root, pushes, read_header
+from node_adapter.formats._script import Check, ScriptError, hash160, run, truth, without
+from node_adapter.formats._signed import Record, Signed, Unsigned, Unverifiable
+from node_adapter.formats._spent import read_spent
 
 __all__ = ["Spent", "read_spent", "records"]
 
 # BIP 66 came into force with block 363,725, at this time; before it OpenSSL's lax reading was the rule.
 _STRICT_FROM = 1_436_000_000
-_CHECK_SIG, _CHECK_MULTISIG = 0xAC, 0xAE
-_KEYS = {33: KeyEncoding.SEC1_COMPRESSED, 65: KeyEncoding.SEC1_UNCOMPRESSED}
+# BIP 16: in earlier blocks a script hash is only compared, and the script behind it does not run.
+_SCRIPT_HASH_FROM = 1_333_238_400
 
-Spent = Mapping[tuple[bytes, int], Output]
-Found = list[Signed | Unverifiable]
+# What a node writes before each block in its files: main, test (3 and 4), signet, regtest.
+_MAGIC = {bytes.fromhex(magic) for magic in ("f9beb4d9", "0b110907", "1c163f28", "0a03cf40", "fabfb5da")}
+
+Spent = MutableMapping[tuple[bytes, int], Output]
+Found = list[Signed | Unverifiable | Unsigned]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What depends on a block's age."""
+
+    encoding: SignatureEncoding
+    script_hash: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An input: its transaction, its number, its name, and how its signatures are encoded."""
+    """An input: its transaction, its number and its name, and the rules of its block."""
 
     transaction: Transaction
     number: int
     where: str
-    encoding: SignatureEncoding
-
-
-@dataclass(frozen=True, slots=True)
-class _Lock:
-    """What signatures must fit: the script that is signed, and the amount where it is signed, too."""
-
-    script: bytes
-    witness_amount: int | None
+    rules: _Rules
 
 
 class _NotKnownError(Exception):
-    """An input of a kind that is not verified here; the text says why."""
+    """An input that cannot be verified here; the text says why."""
+
+
+class _NoSignatureError(Exception):
+    """An input whose script checks no signature; the text says so."""
 
 
 def records(data: bytes, *, spent: Spent | None = None) -> Iterator[Record]:
-    """One record a transaction of a block, the coinbase included.
+    """One record a transaction, the coinbase included. Outputs are added to `spent` as they are read.
 
-    A last record says so where the transactions are not those that the header was mined for. Raises FormatError at
-    the byte that is wrong; the transactions before it have been given by then.
+    A record of the block header says so where the transactions are not those that it was mined for. Raises
+    FormatError at the byte that is wrong; the transactions before it have been given by then.
     """
-    header, count, reader = read_block(data)
+    coins = {} if spent is None else spent
+    if data[:4] not in _MAGIC:
+        reader = Reader(data)
+        yield from _block(reader, "", coins)
+        if reader.at != len(data):
+            raise FormatError(reader.at, f"{len(data) - reader.at} bytes behind the block")
+        return
+    at = number = 0
+    while at < len(data) and any(data[at : at + 8]):  # a node's files end in zeros
+        if data[at : at + 4] != data[:4]:
+            raise FormatError(at, f"{data[at : at + 4].hex()}; a block begins with the magic {data[:4].hex()}")
+        length = int.from_bytes(data[at + 4 : at + 8], "little")
+        if length > len(data) - at - 8:
+            raise FormatError(at + 4, f"a block of {length} bytes, but {max(0, len(data) - at - 8)} are left")
+        reader = Reader(data, at + 8, at + 8 + length)
+        yield from _block(reader, f"block {number} ", coins)
+        if reader.at != reader.end:
+            raise FormatError(reader.at, f"{reader.end - reader.at} bytes behind the block")
+        at, number = reader.end, number + 1
+
+
+def _block(reader: Reader, prefix: str, coins: Spent) -> Iterator[Record]:
+    header, count = read_header(reader)
     time = int.from_bytes(header[68:72], "little")
-    encoding = SignatureEncoding.DER_STRICT if time >= _STRICT_FROM else SignatureEncoding.DER_LAX
-    coins = dict(spent or {})
+    strict = SignatureEncoding.DER_STRICT if time >= _STRICT_FROM else SignatureEncoding.DER_LAX
+    rules = _Rules(strict, time >= _SCRIPT_HASH_FROM)
     names = []
     for number in range(count):
         transaction = Transaction.read(reader)
         name = transaction.id
         names.append(name)
-        yield _record(transaction, f"transaction {number} {name[::-1].hex()}", coins, encoding)
+        yield _record(transaction, f"{prefix}transaction {number} {name[::-1].hex()}", coins, rules)
         coins.update({(name, place): output for place, output in enumerate(transaction.outputs)})
-    if reader.at != len(data):
-        raise FormatError(reader.at, f"{len(data) - reader.at} bytes behind the block")
-    if names and merkle_root(names) != header[36:68]:
-        why = "the header's Merkle root is not that of the transactions: the file is not the block that was mined"
-        yield Record("block", 0, (), (Unverifiable("block header", why),))
+    root = merkle_root(names)
+    if root != header[36:68]:
+        why = (
+            f"Merkle root mismatch: the transactions here have {root[::-1].hex()}, the header was mined for "
+            f"{header[36:68][::-1].hex()}: at least one transaction is not the one in the chain"
+        )
+        where = f"{prefix or 'block '}header"
+        yield Record(where, 0, (), (Unverifiable(where, why),))
 
 
-def read_spent(text: str) -> dict[tuple[bytes, int], Output]:
-    """Outputs that a block spends, one a line: "txid:index amount script".
-
-    The script is in hexadecimal, the amount in satoshi. Raises FormatError at the start of a line that is not so.
-    """
-    coins = {}
-    offset = 0
-    for line in text.splitlines(keepends=True):
-        if line.strip():
-            try:
-                outpoint, amount, script = line.split()
-                name, index = outpoint.split(":")
-                key = bytes.fromhex(name)[::-1], int(index)
-                coins[key] = Output(int(amount), bytes.fromhex(script))
-            except ValueError:
-                raise FormatError(offset, 'not "txid:index amount script"') from None
-        offset += len(line.encode())
-    return coins
-
-
-def _record(transaction: Transaction, where: str, coins: Spent, encoding: SignatureEncoding) -> Record:
+def _record(transaction: Transaction, where: str, coins: Spent, rules: _Rules) -> Record:
     found: Found = []
     if not transaction.coinbase:
         for number, spending in enumerate(transaction.inputs):
-            place = _Place(transaction, number, f"{where} input {number}", encoding)
+            place = _Place(transaction, number, f"{where} input {number}", rules)
             try:
                 found += _input(place, coins.get((spending.previous, spending.index)))
             except _NotKnownError as reason:
                 found.append(Unverifiable(place.where, str(reason)))
-    return Record(
-        where,
-        1,
-        tuple(item for item in found if isinstance(item, Signed)),
-        tuple(item for item in found if isinstance(item, Unverifiable)),
-    )
+            except ScriptError as reason:
+                found.append(Unverifiable(place.where, f"its script fails: {reason}"))
+            except _NoSignatureError as reason:
+                found.append(Unsigned(place.where, str(reason)))
+    return Record.of(where, 1, found)
 
 
-def _input(place: _Place, coin: Output | None) -> Found:
+def _input(place: _Place, coin: Output | None) -> list[Signed]:
     spending = place.transaction.inputs[place.number]
     witness = place.transaction.witnesses[place.number]
-    values = pushes(spending.script)
-    if values is None:
-        raise _NotKnownError("the input's script does more than push values")
-    script = coin.script if coin else _guess(values, witness)
-    if _is_script_hash(script):
-        if not values or _hash160(values[-1]) != script[2:22]:
-            raise _NotKnownError("the script shown does not have the hash that is spent")
-        script, values = values[-1], values[:-1]
-    amount = None
-    if len(script) in (22, 34) and script[0] == 0 and script[1] == len(script) - 2:
+    lock = coin.script if coin else _guess(pushes(spending.script), witness)
+    if _witness_version(lock) is not None:
+        if spending.script:
+            raise ScriptError("a witness program is spent, but the input's script is not empty")
+        return _witness(place, lock, witness, coin)
+    stack: list[bytes] = []
+    checks = run(spending.script, stack)
+    # A signature in the input's own script would sign that script.
+    if checks:
+        raise _NotKnownError("the input's own script checks signatures")
+    shown = list(stack)
+    checks = _run_to_the_end(lock, stack)
+    if _is_script_hash(lock) and place.rules.script_hash:
+        if pushes(spending.script) is None:
+            raise ScriptError("a script hash is spent, but the input's script does more than push values")
+        script, stack = shown[-1], shown[:-1]
+        if _witness_version(script) is not None:
+            return _witness(place, script, witness, coin)
+        checks = _run_to_the_end(script, stack)
+    if not checks:
         if coin is None:
-            raise _NotKnownError("a witness input signs the amount that it spends, and that output is not given")
-        script, values, amount = _witness(script, witness), witness, coin.amount
-        if script[0] == 0x76:
-            return _key_hash(place, values, _Lock(script, amount))
-        values = values[:-1]
-    if script[:1] == b"\x51" and len(script) == 34:
-        raise _NotKnownError("a Taproot input is signed with Schnorr's scheme")
-    return _unlock(place, values, _Lock(script, amount))
+            raise _NotKnownError("the output that is spent is not given, and what is shown checks no signature")
+        raise _NoSignatureError("its script checks no signature")
+    return _signed(place, checks, None)
 
 
-def _unlock(place: _Place, values: list[bytes], lock: _Lock) -> Found:
-    script = lock.script
-    if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
-        return _key_hash(place, values, lock)
-    if script[-1:] == bytes([_CHECK_SIG]) and len(script) - 2 in _KEYS and script[0] == len(script) - 2:
-        if len(values) != 1:
-            raise _NotKnownError(f"{len(values)} values for a script that takes one signature")
-        return [_signed(place, place.where, values[0], script[1:-1], lock)]
-    if script[-1:] == bytes([_CHECK_MULTISIG]):
-        return _multisig(place, values, lock)
-    raise _NotKnownError(f"a script of another kind: {script[:40].hex()}")
-
-
-def _guess(values: list[bytes], witness: list[bytes]) -> bytes:
-    """The script that is spent, from what the input shows."""
-    if witness and not values:
+def _witness(place: _Place, program: bytes, witness: list[bytes], coin: Output | None) -> list[Signed]:
+    """A witness program's signatures (BIP 141, 143)."""
+    version, content = _witness_version(program), program[2:]
+    if version == 1 and len(content) == 32:
+        raise _NotKnownError("a Taproot input is signed with Schnorr's scheme, which no plugin verifies")
+    if version:
+        raise _NoSignatureError(f"witness programs of version {version} and {len(content)} bytes have no rules yet")
+    if coin is None:
         raise _NotKnownError("a witness input signs the amount that it spends, and that output is not given")
-    if len(values) == 2 and len(values[1]) in _KEYS and values[1][0] in (2, 3, 4, 6, 7):
-        return _pay_to_key_hash(_hash160(values[1]))
-    if len(values) == 1 and not witness and values[0][:1] == b"\x30":
-        raise _NotKnownError("only a signature is shown, and the output with its key is not given")
-    if values and values[-1]:
-        return b"\xa9\x14" + _hash160(values[-1]) + b"\x87"
-    raise _NotKnownError("the output that is spent is not given, and nothing tells its kind")
+    if len(content) == 20:
+        script, stack = b"\x76\xa9\x14" + content + b"\x88\xac", list(witness)
+        if len(stack) != 2:
+            raise ScriptError(f"{len(stack)} witness values; a signature and a key are expected")
+    elif len(content) == 32:
+        if not witness or hashlib.sha256(witness[-1]).digest() != content:
+            raise ScriptError("the witness script does not have the hash that is spent")
+        script, stack = witness[-1], list(witness[:-1])
+    else:
+        raise ScriptError(f"a witness program of version 0 with {len(content)} bytes; it has 20 or 32")
+    checks = _run_to_the_end(script, stack)
+    if not checks:
+        raise _NoSignatureError("its witness script checks no signature")
+    return _signed(place, checks, coin.amount)
 
 
-def _witness(program: bytes, witness: list[bytes]) -> bytes:
-    """The script that is signed under a witness program of version 0."""
-    if len(program) == 22:
-        return _pay_to_key_hash(program[2:])
-    if not witness or hashlib.sha256(witness[-1]).digest() != program[2:]:
-        raise _NotKnownError("the witness script does not have the hash that is spent")
-    if not witness[-1]:
-        raise _NotKnownError("an empty witness script")
-    return witness[-1]
+def _run_to_the_end(script: bytes, stack: list[bytes]) -> list[Check]:
+    checks = run(script, stack)
+    if not stack or not truth(stack[-1]):
+        raise ScriptError(f"it does not end in true: {script[:40].hex()}")
+    return checks
 
 
-def _key_hash(place: _Place, values: list[bytes], lock: _Lock) -> Found:
-    if len(values) != 2:
-        raise _NotKnownError(f"{len(values)} values for a script that takes a signature and a key")
-    signature, key = values
-    if _hash160(key) != lock.script[3:23]:
-        raise _NotKnownError("the key shown does not have the hash that is spent")
-    return [_signed(place, place.where, signature, key, lock)]
-
-
-def _multisig(place: _Place, values: list[bytes], lock: _Lock) -> Found:
-    """m signatures by m of n keys, in the keys' order: each is asked about with every key that it could be by."""
-    script = pushes(lock.script[:-1])
-    if script is None or len(script) < 3 or any(len(number) != 1 for number in (script[0], script[-1])):
-        raise _NotKnownError("a multi-signature script of another form")
-    wanted, total, keys = script[0][0], script[-1][0], script[1:-1]
-    if len(keys) != total or not 0 < wanted <= total or len(values) != wanted + 1:
-        raise _NotKnownError(f"{len(values)} values for {wanted} signatures of {len(keys)} keys")
-    found: Found = []
-    for number, signature in enumerate(values[1:]):
-        where = f"{place.where} signature {number}"
-        for key in range(number, total - wanted + number + 1):
-            found.append(_signed(place, where, signature, keys[key], lock, (place.where, number, key)))
+def _signed(place: _Place, checks: list[Check], amount: int | None) -> list[Signed]:
+    """What each check signs. Of several keys, a signature is asked about with every one that it could be by."""
+    found = []
+    for number, check in enumerate(checks):
+        name = place.where if len(checks) == 1 else f"{place.where} check {number}"
+        script = check.script
+        if amount is None:
+            for signature in check.signatures:
+                script = without(script, _push(signature))
+        spare = len(check.keys) - len(check.signatures)
+        for which, signature in enumerate(check.signatures):
+            where = name if len(check.keys) == 1 else f"{name} signature {which}"
+            kind = signature[-1]
+            if amount is None:
+                digest = place.transaction.legacy_digest(place.number, script, kind)
+            else:
+                digest = place.transaction.witness_digest(place.number, script, amount, kind)
+            for key in range(which, which + spare + 1):
+                choice = (name, which, key) if len(check.keys) > 1 else None
+                found.append(_question(place, where, digest, signature[:-1], check.keys[key], choice))
     return found
 
 
-def _signed(
-    place: _Place,
-    where: str,
-    signature: bytes,
-    key: bytes,
-    lock: _Lock,
-    choice: tuple[str, int, int] | None = None,
+def _question(
+    place: _Place, where: str, digest: bytes, signature: bytes, key: bytes, choice: tuple[str, int, int] | None
 ) -> Signed:
-    if not signature:
-        raise _NotKnownError("an empty signature")
-    encoding = _KEYS.get(len(key))
-    if encoding is None or key[0] in (6, 7):
-        raise _NotKnownError(f"a key of {len(key)} bytes that begins with {key[:1].hex() or 'nothing'}")
-    kind = signature[-1]
-    transaction, number = place.transaction, place.number
-    if lock.witness_amount is None:
-        digest = transaction.legacy_digest(number, lock.script, kind)
-    else:
-        digest = transaction.witness_digest(number, lock.script, lock.witness_amount, kind)
-    scheme = Scheme(Algorithm.ECDSA_SECP256K1, InputKind.DIGEST, place.encoding, encoding)
-    return Signed(where, scheme, digest, signature[:-1], key, choice=choice)
+    if len(key) == 65 and key[0] in (6, 7) and key[0] & 1 == key[-1] & 1:
+        key = b"\4" + key[1:]  # the hybrid form of X9.62, which says y's parity besides y
+    encoding = KeyEncoding.SEC1_UNCOMPRESSED if len(key) == 65 else KeyEncoding.SEC1_COMPRESSED
+    scheme = Scheme(Algorithm.ECDSA_SECP256K1, InputKind.DIGEST, place.rules.encoding, encoding)
+    return Signed(where, scheme, digest, signature, key, choice=choice)
 
 
-def _pay_to_key_hash(hash_: bytes) -> bytes:
-    return b"\x76\xa9\x14" + hash_ + b"\x88\xac"
+def _guess(values: list[bytes] | None, witness: list[bytes]) -> bytes:
+    """The script that is spent, from what the input shows."""
+    if values is None:
+        raise _NotKnownError("its script does more than push values, and the output that is spent is not given")
+    if witness and not values:
+        if len(witness) == 1 and len(witness[0]) in (64, 65):
+            raise _NotKnownError("it looks like Taproot, signed with Schnorr's scheme; its output is not given")
+        raise _NotKnownError("a witness input signs the amount that it spends, and that output is not given")
+    if len(values) == 2 and len(values[1]) in (33, 65) and values[1][0] in (2, 3, 4, 6, 7):
+        return b"\x76\xa9\x14" + hash160(values[1]) + b"\x88\xac"
+    if values and all(not value or value[:1] == b"\x30" for value in values) and not witness:
+        raise _NotKnownError("only signatures are shown, and the output with their keys is not given")
+    if values and values[-1]:
+        return b"\xa9\x14" + hash160(values[-1]) + b"\x87"
+    raise _NotKnownError("the output that is spent is not given, and nothing tells its kind")
+
+
+def _witness_version(script: bytes) -> int | None:
+    """The version of a witness program (BIP 141), or None where the script is none."""
+    if (
+        not 4 <= len(script) <= 42
+        or script[1] != len(script) - 2
+        or not (script[0] == 0 or 0x51 <= script[0] <= 0x60)
+    ):
+        return None
+    return script[0] - 0x50 if script[0] else 0
 
 
 def _is_script_hash(script: bytes) -> bool:
     return len(script) == 23 and script[:2] == b"\xa9\x14" and script[22] == 0x87
 
 
-def _hash160(data: bytes) -> bytes:
-    return RIPEMD160.new(hashlib.sha256(data).digest()).digest()
+def _push(value: bytes) -> bytes:
+    """The shortest operation that pushes a signature."""
+    return bytes([len(value)]) + value if len(value) < 0x4C else b"\x4c" + bytes([len(value) & 0xFF]) + value

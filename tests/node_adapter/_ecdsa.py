@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
-from node_adapter.client import Algorithm, Hash, InputKind, LowS
+from node_adapter.client import Algorithm, Hash, InputKind, LowS, SignatureEncoding
 from verifier.model import Code
 
 K1_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
@@ -30,8 +30,21 @@ def digest(scheme, message):
     return {Hash.SHA256: lambda m: hashlib.sha256(m).digest(), Hash.KECCAK256: keccak256}[scheme.hash](message)
 
 
+def lax(signature):
+    """A signature as OpenSSL read it before 2015, in strict DER: sign bits and what stands behind do not count."""
+    numbers = []
+    at = 2 if signature[1] < 0x80 else 2 + (signature[1] & 0x7F)
+    for _ in range(2):
+        length = signature[at + 1]
+        numbers.append(int.from_bytes(signature[at + 2 : at + 2 + length], "big"))
+        at += 2 + length
+    return encode_dss_signature(*numbers)
+
+
 def code(scheme, message, signature, key):
     order = P256_ORDER if scheme.algorithm is Algorithm.ECDSA_P256 else K1_ORDER
+    if scheme.signature_encoding is SignatureEncoding.DER_LAX:
+        signature = lax(signature)
     try:
         r, s = decode_dss_signature(signature)
     except ValueError:

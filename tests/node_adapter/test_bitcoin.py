@@ -19,7 +19,9 @@ from node_adapter.formats._bitcoin import (
     merkle_root,
     pushes,
 )
-from node_adapter.formats.bitcoin import _hash160, read_spent, records
+from node_adapter.formats._script import hash160 as _hash160
+from node_adapter.formats._script import run, without
+from node_adapter.formats.bitcoin import read_spent, records
 from verifier.model import Code
 
 KEYS = [PrivateKey(bytes(31) + bytes([n])) for n in range(1, 5)]
@@ -113,7 +115,7 @@ def test_bare_keys_need_what_they_spend(client):
     script = push(PUBLIC[0]) + b"\xac"
     signature = KEYS[0].sign(tx.legacy_digest(0, script, 1), hasher=None) + b"\1"
     data = block(with_script(tx, [push(signature)]))
-    assert verdicts(client, data) == ([], ["only a signature is shown, and the output with its key is not given"])
+    assert verdicts(client, data) == ([], ["only signatures are shown, and the output with their keys is not given"])
     assert verdicts(client, data, spent={(SPENT, 0): Output(7, script)}) == ([Code.VALID], [])
 
 
@@ -206,24 +208,39 @@ def test_outputs_of_the_same_block_are_known(client):
     signature = KEYS[0].sign(second.legacy_digest(0, first.outputs[0].script, 1), hasher=None) + b"\1"
     codes, why = verdicts(client, block(first, with_script(second, [push(signature)])))
     assert codes == [Code.VALID]
-    assert why == ["the input's script does more than push values"]
+    assert why == ["its script does more than push values, and the output that is spent is not given"]
 
 
 @pytest.mark.parametrize(
     ("script", "lock", "why"),
     [
-        (push(b"\x30sig", PUBLIC[0]), to_hash(PUBLIC[1]), "does not have the hash"),
-        (push(b"script"), to_script_hash(b"other"), "does not have the hash"),
-        (push(b"\x30sig"), to_hash(PUBLIC[0]), "1 values for a script"),
-        (push(b"a", b"b"), push(PUBLIC[0]) + b"\xac", "2 values for a script"),
+        (push(b"\x30sig", PUBLIC[0]), to_hash(PUBLIC[1]), "a condition of the script is not met"),
+        (push(b"script"), to_script_hash(b"other"), "it does not end in true"),
+        (push(b"\x30sig"), to_hash(PUBLIC[0]), "a condition of the script is not met"),
+        (b"\x61" + push(b"\x51"), to_script_hash(b"\x51"), "does more than push values"),
         (b"", b"\x51\x20" + bytes(32), "Taproot"),
-        (b"\x51", b"\x75\x51", "another kind: 7551"),
-        (b"\0" + push(b"s"), multisig(2, PUBLIC[:2]), "2 values for 2 signatures"),
-        (b"\0" + push(b"s"), b"\x51" + push(PUBLIC[0]) + b"\x52\xae", "1 signatures of 1 keys"),
-        (b"\0\0", push(PUBLIC[0]) + b"\xac", "2 values"),
-        (b"\0", push(PUBLIC[0]) + b"\xac", "an empty signature"),
-        (push(b"s"), b"\x41\x06" + bytes(64) + b"\xac", "begins with 06"),
+        (b"\x51", b"\0\x14" + bytes(20), "the input's script is not empty"),
+        (b"", b"\0\x15" + bytes(21), "with 21 bytes; it has 20 or 32"),
+        (b"", b"\0\x14" + bytes(20), "0 witness values"),
+        (b"", b"\0\x20" + bytes(32), "does not have the hash"),
+        (b"\x51", b"\x75\x51\x6a", "its script fails: OP_RETURN"),
+        (b"\0\0", b"\x52" + push(*PUBLIC[:2]) + b"\x52\xae", "a value is missing"),
+        (b"\0" + push(b"s"), b"\x52" + push(PUBLIC[0]) + b"\x51\xae", "2 signatures by 1 keys"),
+        (b"\0", push(PUBLIC[0]) + b"\xac", "it does not end in true"),
+        (push(b"s") + push(PUBLIC[0]) + b"\xac", b"\x51", "own script checks signatures"),
+        (b"\x51", b"\x63\x51", "IF without its ENDIF"),
+        (b"\x51", b"\x68", "without its IF"),
+        (b"\x51", b"\x7e", "0x7e is disabled"),
+        (b"\x51", b"\x50", "0x50 is not known"),
+        (b"\x51", b"\x61" * 202, "more than 201 operations"),
+        (b"\x51" * 1001, b"\x51", "more than 1000 values"),
+        (push(b"12345"), b"\x8b", "a number of 5 bytes"),
+        (b"\x51", b"\x02a", "runs over the script's end"),
+        (b"\x60\x51\x93", b"\xae", "a value is missing"),
+        (b"\x51" + push(b"\x15"), b"\xae", "21 keys"),
         (b"", None, "nothing tells its kind"),
+        (b"\x61", None, "does more than push values"),
+        (push(b"\x51"), None, "checks no signature"),
     ],
 )
 def test_what_is_not_verifiable(client, script, lock, why):
@@ -231,6 +248,169 @@ def test_what_is_not_verifiable(client, script, lock, why):
     codes, reasons = verdicts(client, block(with_script(transaction(), [script])), spent=spent)
     assert codes == []
     assert why in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("script", "lock", "why"),
+    [
+        (b"", b"\x51", "its script checks no signature"),
+        (b"\x57", b"\x57\x9c", "its script checks no signature"),
+        (b"", b"\x51\x02\x4e\x73", "version 1 and 2 bytes"),
+        (push(b"\x51"), to_script_hash(b"\x51"), "its script checks no signature"),
+    ],
+)
+def test_what_nobody_signs(script, lock, why):
+    data = block(with_script(transaction(), [script]))
+    record = list(records(data, spent={(SPENT, 0): Output(7, lock)}))[1]
+    assert (record.signed, record.unverifiable) == ((), ())
+    assert why in record.unsigned[0].why
+
+
+def test_a_witness_that_looks_like_taproot():
+    record = list(records(block(with_script(transaction(), [b""], [[bytes(64)]]))))[1]
+    assert "looks like Taproot" in record.unverifiable[0].why
+
+
+def test_before_bip_16_a_script_hash_is_only_compared():
+    spent = {(SPENT, 0): Output(7, to_script_hash(multisig(1, PUBLIC[:1])))}
+    tx = with_script(transaction(), [push(multisig(1, PUBLIC[:1]))])
+    early, late = (
+        list(records(block(tx, time=time), spent=dict(spent)))[1] for time in (1_300_000_000, 1_400_000_000)
+    )
+    assert early.unsigned[0].why == "its script checks no signature"
+    assert "a value is missing" in late.unverifiable[0].why
+
+
+def signed_with(script, shape, kind=1, key=0):
+    """A block that spends `script`, its input's script made by `shape` from a signature; and what it spends."""
+    tx = transaction()
+    signature = KEYS[key].sign(tx.legacy_digest(0, script, kind), hasher=None) + bytes([kind])
+    return block(with_script(tx, [shape(signature)])), {(SPENT, 0): Output(7, script)}
+
+
+def test_scripts_of_any_other_kind(client):
+    digest = hashlib.sha256(b"secret").digest()
+    lock = (
+        b"\x63\xa8"
+        + push(digest)
+        + b"\x88"
+        + push(PUBLIC[0])
+        + b"\x67\x03\1\2\3\xb1\x75"
+        + push(PUBLIC[1])
+        + b"\x68\xac"
+    )
+    for key, shape in ((0, lambda s: push(s, b"secret") + b"\x51"), (1, lambda s: push(s) + b"\0")):
+        data, spent = signed_with(lock, shape, key=key)
+        assert verdicts(client, data, spent=spent) == ([Code.VALID], [])
+        data, spent = signed_with(lock, shape, key=1 - key)
+        assert verdicts(client, data, spent=spent) == ([Code.INVALID], [])
+
+
+def test_several_checks_of_one_script_are_named():
+    lock = push(PUBLIC[0]) + b"\xad" + push(PUBLIC[1]) + b"\xac"
+    data, spent = signed_with(lock, lambda s: push(s, s))
+    record = list(records(data, spent=spent))[1]
+    assert [item.where.split(" input ")[1] for item in record.signed] == ["0 check 0", "0 check 1"]
+
+
+def test_a_separator_of_an_old_script(client):
+    lock = push(PUBLIC[0]) + b"\xad\xab" + push(PUBLIC[1]) + b"\xac"
+    tx = transaction()
+    behind = lock[lock.index(b"\xad\xab") + 2 :]
+    first = KEYS[0].sign(tx.legacy_digest(0, lock, 1), hasher=None) + b"\1"
+    second = KEYS[1].sign(tx.legacy_digest(0, behind, 1), hasher=None) + b"\1"
+    assert tx.legacy_digest(0, lock, 1) == tx.legacy_digest(0, lock.replace(b"\xad\xab", b"\xad"), 1)
+    data = block(with_script(tx, [push(second, first)]))
+    assert verdicts(client, data, spent={(SPENT, 0): Output(7, lock)}) == ([Code.VALID] * 2, [])
+
+
+def test_hybrid_keys(client):
+    point = KEYS[0].public_key.format(compressed=False)
+    right = bytes([6 | point[-1] & 1]) + point[1:]
+    wrong = bytes([right[0] ^ 1]) + point[1:]
+    for key, code in ((right, Code.VALID), (wrong, Code.KEY_NOT_ON_CURVE)):
+        data, spent = signed_with(to_hash(key), lambda s, key=key: push(s, key))
+        assert verdicts(client, data, spent=spent) == ([code], [])
+
+
+def test_keys_that_are_none_do_not_spoil_a_multi_signature(client):
+    """Data in the place of keys, as Counterparty and others wrote it."""
+    for junk in (b"j" * 33, b"\2" + bytes(32), b"short", b"k" * 65):
+        lock = b"\x51" + push(junk, PUBLIC[0]) + b"\x52\xae"
+        data, spent = signed_with(lock, lambda s: b"\0" + push(s))
+        assert verdicts(client, data, spent=spent) == ([Code.VALID], [])
+
+
+def test_what_is_left_of_a_script():
+    signature = b"\x30" * 71
+    script = push(signature, b"key") + b"\xac"
+    assert without(script, push(signature)) == push(b"key") + b"\xac"
+    assert without(push(b"\xab") + b"\xab\xab\xac", b"\xab") == push(b"\xab") + b"\xac"
+    assert without(b"\xab\x05ab", b"\xab") == b"\x05ab"
+    assert without(script, b"") == script
+
+
+@pytest.mark.parametrize(
+    ("script", "left"),
+    [
+        (b"\x51\x52\x6d", []),
+        (b"\x51\x52\x6e", [b"\1", b"\2", b"\1", b"\2"]),
+        (b"\x51\x52\x53\x6f", [b"\1", b"\2", b"\3"] * 2),
+        (b"\x51\x52\x53\x54\x70", [b"\1", b"\2", b"\3", b"\4", b"\1", b"\2"]),
+        (b"\x51\x52\x53\x54\x55\x56\x71", [b"\3", b"\4", b"\5", b"\6", b"\1", b"\2"]),
+        (b"\x51\x52\x53\x54\x72", [b"\3", b"\4", b"\1", b"\2"]),
+        (b"\x51\x6b\x52\x6c\x73\0\x73", [b"\2", b"\1", b"\1", b""]),
+        (b"\x51\x52\x77\x74", [b"\2", b"\1"]),
+        (b"\x51\x52\x78\x7b", [b"\2", b"\1", b"\1"]),
+        (b"\x51\x52\x53\x7c\x7d", [b"\1", b"\2", b"\3", b"\2"]),
+        (b"\x51\x52\x53\x52\x79", [b"\1", b"\2", b"\3", b"\1"]),
+        (b"\x51\x52\x53\x52\x7a", [b"\2", b"\3", b"\1"]),
+        (b"\x4f\x90\x8f\x8c", [b"\x82"]),
+        (b"\x60\x82", [b"\x10", b"\1"]),
+        (b"\x02\xff\0\x8b", [b"\0\1"]),
+        (b"\x51\x52\x94\x91\x92", [b""]),
+        (b"\x51\0\x9a\x51\0\x9b", [b"", b"\1"]),
+        (b"\x51\x52\x9f\x51\x52\xa0\x51\x51\xa1\x51\x52\xa2\x9e", [b"\1", b"", b"\1"]),
+        (b"\x51\x52\xa3\x51\x52\xa4", [b"\1", b"\2"]),
+        (b"\x51\x51\x52\xa5\x52\x51\x52\xa5", [b"\1", b""]),
+        (b"\x51\x51\x9d\0\x64\x52\x67\x53\x68", [b"\2"]),
+        (b"\0\x63\x63\x51\x67\x52\x68\x67\x53\x68", [b"\3"]),
+        (b"\x51\xa7\x82", [hashlib.sha1(b"\1").digest(), b"\x14"]),
+        (b"\x51\xaa", [double_sha256(b"\1")]),
+        (b"\x51\xa9", [_hash160(b"\1")]),
+    ],
+)
+def test_operations_of_scripts(script, left):
+    stack = []
+    assert run(script, stack) == []
+    assert stack == left
+
+
+def test_a_nodes_own_file_holds_many_blocks(client):
+    tx = with_script(transaction(), [push(b"\x30sig\1", PUBLIC[0])])
+    one, two = block(tx), block()
+    magic = bytes.fromhex("f9beb4d9")
+    data = b"".join(magic + len(b).to_bytes(4, "little") + b for b in (one, two)) + bytes(100)
+    found = list(records(data))
+    assert [record.name.split(" transaction")[0] for record in found] == ["block 0", "block 0", "block 1"]
+    with pytest.raises(FormatError, match="a block begins with the magic") as caught:
+        list(records(data[:-100] + b"rubbish!"))
+    assert caught.value.offset == len(data) - 100
+    with pytest.raises(FormatError, match="a block of 4294967295 bytes, but") as caught:
+        list(records(data[:-100] + magic + b"\xff" * 4))
+    assert caught.value.offset == len(data) - 96
+    with pytest.raises(FormatError, match="1 bytes behind the block"):
+        list(records(magic + (len(two) + 1).to_bytes(4, "little") + two + b"!"))
+
+
+def test_outputs_are_handed_on_from_file_to_file(client):
+    first = transaction()
+    first.outputs[0] = Output(33, push(PUBLIC[0]) + b"\xac")
+    second = Transaction(b"\1\0\0\0", [Input(first.id, 0, b"", bytes(4))], [Output(1, b"")], [[]], bytes(4))
+    signature = KEYS[0].sign(second.legacy_digest(0, first.outputs[0].script, 1), hasher=None) + b"\1"
+    coins = {}
+    list(records(block(first), spent=coins))
+    assert verdicts(client, block(with_script(second, [push(signature)])), spent=coins) == ([Code.VALID], [])
 
 
 def test_old_blocks_are_read_laxly():
@@ -243,7 +423,8 @@ def test_old_blocks_are_read_laxly():
 def test_a_block_with_other_transactions_than_were_mined(client):
     codes, why = verdicts(client, block(root=bytes(32)))
     assert codes == []
-    assert "Merkle root is not that of the transactions" in why[0]
+    assert "Merkle root mismatch" in why[0]
+    assert bytes(32).hex() in why[0]
 
 
 def test_merkle_roots():
@@ -307,6 +488,20 @@ def test_spent_outputs_from_text():
     with pytest.raises(FormatError, match="txid:index") as caught:
         read_spent(f"{bytes(32).hex()}:3 77 5151\nnothing\n")
     assert caught.value.offset == 75
+
+
+def test_spent_outputs_as_a_node_prints_them():
+    name = bytes(range(32))
+    prevout = '{"value": 0.00000077, "scriptPubKey": {"hex": "5151"}}'
+    vin = f'[{{"coinbase": "00"}}, {{"txid": "{name.hex()}", "vout": 3, "prevout": {prevout}}}]'
+    assert read_spent(f'{{"tx": [{{"vin": {vin}}}]}}') == {(name[::-1], 3): Output(77, b"\x51\x51")}
+    for text, why in (
+        ('{"tx": [', "not JSON"),
+        (f'{{"tx": [{{"vin": [{{"txid": "{name.hex()}", "vout": 3}}]}}]}}', "no block with its prevouts: KeyError"),
+        (f'{{"tx": [{{"vin": {vin.replace("0.00000077", "0.000000077")}}}]}}', "no amount of bitcoin"),
+    ):
+        with pytest.raises(FormatError, match=why):
+            read_spent(text)
 
 
 def test_the_real_block(shared, client):
