@@ -113,6 +113,9 @@ class PluginSettings(_Section):
     """Which plugins are loaded, and which may be."""
 
     load: tuple[str, ...] = ("auto",)  # auto: the shipped ones that a call reaches; or names, name@version, folders
+    # By plugin: a variant of its manifest, and values of its tunables. { sm4 = "sliced" }, { sm4 = { NAME = 1 } }
+    variants: dict[str, str] = {}
+    tunables: dict[str, dict[str, int | str]] = {}
     folders: tuple[Path, ...] = ()  # searched before the shipped ones
     trust: Literal["locked", "any"] = "locked"  # any: for development, whatever is found may load
     lock_files: tuple[Path, ...] = ()
@@ -126,6 +129,12 @@ class PluginSettings(_Section):
     selftest_timeout_s: float = Field(default=300.0, gt=0)  # for one known answer
     quarantine_faults: int = Field(default=3, ge=1)  # so many faults of one plugin on one device ...
     quarantine_window_s: float = Field(default=60.0, gt=0)  # ... within so long take it off that device
+
+    @property
+    def choices(self) -> dict[str, tuple[str, dict[str, int | str]]]:
+        """By plugin: its variant, empty where none is set, and its tunables."""
+        names = (*self.variants, *self.tunables)
+        return {name: (self.variants.get(name, ""), self.tunables.get(name, {})) for name in names}
 
 
 class KeySettings(_Section):
@@ -264,6 +273,8 @@ def _toml(value: Any) -> str:
         return '"********"'
     if isinstance(value, tuple):
         return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)} = {_toml(item)}' for key, item in value.items())}}}"
     if isinstance(value, Path):
         return json.dumps(str(value))
     return json.dumps(value)

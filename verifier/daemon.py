@@ -185,6 +185,7 @@ class Daemon:
                 selftest_timeout_s=plugins.selftest_timeout_s,
                 quarantine_faults=plugins.quarantine_faults,
                 quarantine_window_s=plugins.quarantine_window_s,
+                choices=plugins.choices,
             ),
         )
         self._undo.callback(self.fleet.close)

@@ -9,14 +9,28 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from verifier.errors import ManifestError
 
-__all__ = ["FILE_NAME", "Manifest", "Operation", "Output", "Variant", "load_manifest", "parse_manifest"]
+__all__ = [
+    "DEFAULT",
+    "FILE_NAME",
+    "Choice",
+    "Manifest",
+    "Operation",
+    "Output",
+    "Tunable",
+    "Variant",
+    "kind_of",
+    "load_manifest",
+    "parse_manifest",
+]
 
 FILE_NAME = "plugin.toml"
 MAX_MANIFEST_BYTES = 256 * 1024
@@ -26,6 +40,8 @@ Symbol = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127
 Version = Annotated[str, StringConstraints(pattern=r"^\d{1,6}\.\d{1,6}\.\d{1,6}$")]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
 Define = int | str
+Kind = Literal["gpu", "cpu"]
+BOTH: tuple[Kind, ...] = ("gpu", "cpu")
 
 
 class _Strict(BaseModel):
@@ -72,10 +88,64 @@ class Operation(_Strict):
 
 
 class Variant(_Strict):
-    """Another way to build the plugin: macros that replace or add to the defaults."""
+    """Another way to build the plugin: macros that replace or add to the defaults, or another source with the same
+    stages. Where `targets` leaves a kind of device out the variant is not for it, and the default is built there."""
 
     description: str = ""
-    defines: dict[Symbol, Define]
+    defines: dict[Symbol, Define] = Field(default_factory=dict)
+    source: FileName | None = None
+    targets: tuple[Kind, ...] = Field(default=BOTH, min_length=1)
+
+    @model_validator(mode="after")
+    def _it_is_another(self) -> Variant:
+        if not self.defines and self.source is None:
+            raise ValueError("needs defines or a source: without either it is the default")
+        return self
+
+
+_NOTHING = Variant.model_construct(defines={}, source=None)
+
+
+class Tunable(_Strict):
+    """A macro of which several values give the same results. `NAME = [1, 2]` is short for `values`.
+
+    `default` is for a kind of device what builds pass; absent: nothing is passed and the source decides.
+    """
+
+    description: str = ""
+    values: tuple[Define, ...] = Field(min_length=1, max_length=32)
+    default: dict[Kind, Define] = Field(default_factory=dict)
+    targets: tuple[Kind, ...] = Field(default=BOTH, min_length=1)  # where it matters
+    variants: tuple[Name, ...] = ()  # with which it matters, "default" being none; empty: with all
+    operations: tuple[str, ...] = ()  # ids that it matters to; empty: all
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_list_is_its_values(cls, data: Any) -> Any:
+        return {"values": data} if isinstance(data, list | tuple) else data
+
+    @model_validator(mode="after")
+    def _defaults_are_values(self) -> Tunable:
+        for kind, value in self.default.items():
+            if value not in self.values:
+                raise ValueError(f"default.{kind}: {value} is not one of {_list(self.values)}")
+        return self
+
+
+DEFAULT = "default"  # the name of no variant: what the manifest's own source and defines give
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a plugin is built with: a variant, and values of tunables in the order of their names."""
+
+    variant: str = DEFAULT
+    tunables: tuple[tuple[str, Define], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """variant NAME=VALUE ..., as listings have it."""
+        return " ".join((self.variant, *(f"{name}={value}" for name, value in self.tunables)))
 
 
 class Manifest(_Strict):
@@ -90,7 +160,7 @@ class Manifest(_Strict):
     state: tuple[Symbol, ...] = ()
     defines: dict[Symbol, Define] = Field(default_factory=dict)
     variants: dict[Name, Variant] = Field(default_factory=dict)
-    tunables: dict[Symbol, tuple[Define, ...]] = Field(default_factory=dict)
+    tunables: dict[Symbol, Tunable] = Field(default_factory=dict)
     operations: tuple[Operation, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -100,6 +170,66 @@ class Manifest(_Strict):
             if pairs.count(pair) > 1:
                 raise ValueError(f"operations: {pair[0]} for {pair[1]} is declared twice")
         return self
+
+    @model_validator(mode="after")
+    def _what_tunables_name_is_there(self) -> Manifest:
+        if DEFAULT in self.variants:
+            raise ValueError(f"variants.{DEFAULT}: stands for no variant; give it another name")
+        ids = [operation.id for operation in self.operations]
+        for name, tunable in self.tunables.items():
+            for variant in tunable.variants:
+                if variant not in (DEFAULT, *self.variants):
+                    raise ValueError(f"tunables.{name}.variants: {variant} is not one of {self._variant_names()}")
+            for operation in tunable.operations:
+                if operation not in ids:
+                    raise ValueError(f"tunables.{name}.operations: {operation} is not one of {', '.join(ids)}")
+        return self
+
+    def _variant_names(self) -> str:
+        return _list((DEFAULT, *self.variants))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Every source that a build may start from, the default first."""
+        others = [v.source for v in self.variants.values() if v.source is not None]
+        return tuple(dict.fromkeys([self.source, *others]))
+
+    def choice(self, variant: str = "", tunables: Mapping[str, Define] | None = None) -> Choice:
+        """A choice by names. Values may be given as text. Raises ManifestError naming what is allowed."""
+        variant = variant or DEFAULT
+        if variant != DEFAULT and variant not in self.variants:
+            raise ManifestError(f"{self.label}: variant {variant}: there is none; it has {self._variant_names()}")
+        chosen: list[tuple[str, Define]] = []
+        for name, value in sorted((tunables or {}).items()):
+            if name not in self.tunables:
+                have = _list(tuple(self.tunables)) if self.tunables else "none"
+                raise ManifestError(f"{self.label}: tunable {name}: there is none; it has {have}")
+            values = self.tunables[name].values
+            found = next((known for known in values if str(known) == str(value)), None)
+            if found is None:
+                raise ManifestError(f"{self.label}: tunable {name}: {value} is not one of {_list(values)}")
+            chosen.append((name, found))
+        return Choice(variant, tuple(chosen))
+
+    def applied(self, choice: Choice, target: str) -> Choice:
+        """That part of a choice that is for such a device as `target`, sm_90 or x86-64-v3; the rest stays at the
+        default there. Raises ManifestError as `choice` does."""
+        choice = self.choice(choice.variant, dict(choice.tunables))
+        kind = kind_of(target)
+        variant = choice.variant
+        if variant != DEFAULT and kind not in self.variants[variant].targets:
+            variant = DEFAULT
+        return Choice(variant, tuple(pair for pair in choice.tunables if kind in self.tunables[pair[0]].targets))
+
+    def build(self, choice: Choice, target: str) -> tuple[str, dict[str, Define]]:
+        """The source and the macros of a choice for a target. Raises ManifestError as `choice` does."""
+        choice = self.applied(choice, target)
+        kind = kind_of(target)
+        variant = self.variants.get(choice.variant) or _NOTHING
+        defaults = {name: tunable.default[kind] for name, tunable in self.tunables.items() if kind in tunable.default}
+        # What was asked for stands above a variant's defines, and those above defaults.
+        defines = {**self.defines, **defaults, **variant.defines, **dict(choice.tunables)}
+        return variant.source or self.source, defines
 
     def operation(self, name: str, algorithm: str) -> Operation | None:
         """The operation of that name for that algorithm, or None."""
@@ -113,6 +243,15 @@ class Manifest(_Strict):
     def label(self) -> str:
         """name@version."""
         return f"{self.name}@{self.version}"
+
+
+def kind_of(target: str) -> Kind:
+    """Which kind of device a build's target is: sm_NN and compute_NN are GPUs."""
+    return "gpu" if target.startswith(("sm_", "compute_")) else "cpu"
+
+
+def _list(values: tuple[Define, ...]) -> str:
+    return ", ".join(str(value) for value in values)
 
 
 @functools.lru_cache(maxsize=64)  # reloads of one plugin share its manifest

@@ -55,7 +55,7 @@ def test_from_new_to_hot_loaded(cli, daemon, registry):
     cli("new", "checksum")
     report = json.loads(cli("check", "checksum", "--target", host_target(), "--device", "cpu", "--json"))
     assert [build["problem"] for build in report["builds"]] == [""]
-    assert report["runs"] == [{"device": "cpu", "answers": 20, "problem": ""}]
+    assert report["runs"] == [{"device": "cpu", "choice": "default", "answers": 20, "problem": ""}]
     assert re.fullmatch(r"checksum@1\.0\.0#\d+ is ACTIVE, digest [0-9a-f]{64}\n", cli("load", "checksum"))
     assert registry.resolve("verify", "CHECKSUM").instance.plugin == "checksum"
     (listed,) = json.loads(cli("list", "--json"))["instances"]
@@ -222,3 +222,19 @@ def test_the_shipped_plugins_are_locked():
     locked = read_lock(shipped_folder() / "plugins.lock")
     shipped = [read_source(path) for path in plugin_paths(shipped_folder())]
     assert locked == {source.label: (source.digest,) for source in shipped}
+
+
+def test_check_of_every_variant(make):
+    def check(*arguments):
+        return CliRunner().invoke(app, ["check", str(folder), "--target", host_target(), *arguments])
+
+    folder = make("p")
+    done = check("--variant", "all", "--device", "cpu", "--json")
+    report = json.loads(done.stdout)
+    assert [build["choice"] for build in report["builds"]] == ["default", "wide_groups"]
+    assert [(run["choice"], run["problem"]) for run in report["runs"]] == [("default", ""), ("wide_groups", "")]
+    assert done.exit_code == 0
+    done = check("--variant", "tall", "--no-run")
+    assert (done.exit_code, "variant tall: there is none; it has default, wide_groups" in done.output) == (1, True)
+    done = check("--tunable", "GROUP", "--no-run")
+    assert (done.exit_code, "--tunable GROUP: must be NAME=VALUE" in done.output) == (1, True)

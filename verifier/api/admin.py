@@ -53,7 +53,12 @@ class PluginAdmin(admin_pb2_grpc.PluginAdminServicer):
             context,
             request,
             lambda name, actor: self._registry.load(
-                name, activate=not request.keep_inactive, force=request.force, actor=actor
+                name,
+                variant=request.variant,
+                tunables=dict(request.tunables),
+                activate=not request.keep_inactive,
+                force=request.force,
+                actor=actor,
             ),
         )
 
@@ -198,6 +203,7 @@ def _instance(status: InstanceStatus) -> Any:
         missing_devices=status.missing_devices,
         origin=status.origin,
         changed_unix_ms=_ms(status.changed_at),
+        builds=status.builds,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from verifier.drivers import Image, list_devices
 from verifier.drivers.build import KernelUsage, build_image, compiler_id, host_target, kernel_usage
 from verifier.errors import DeviceUnavailableError, VerifierError
+from verifier.manifest import Choice
 from verifier.registry import PluginSource, Registry, RegistryOptions
 from verifier.workers import Fleet
 
@@ -25,6 +26,7 @@ class Build:
     """What came of one target. Kernels are a GPU's; `problem` is empty and `image` there where it is built."""
 
     target: str
+    choice: str  # variant and tunables
     seconds: float
     kernels: tuple[KernelUsage, ...]
     problem: str
@@ -34,6 +36,7 @@ class Build:
         """For JSON."""
         return {
             "target": self.target,
+            "choice": self.choice,
             "seconds": round(self.seconds, 3),
             "bytes": 0 if self.image is None else len(self.image.data),
             "kernels": [asdict(kernel) for kernel in self.kernels],
@@ -46,6 +49,7 @@ class Run:
     """What came of the known answers on one device; `problem` is empty where all are right."""
 
     device: str
+    choice: str
     answers: int
     problem: str
 
@@ -60,16 +64,16 @@ def default_pack_targets() -> list[str]:
     return [*available_targets(), *([PTX_TARGET] if _has_compiler(PTX_TARGET) else [])]
 
 
-def build_all(source: PluginSource, targets: Sequence[str]) -> list[Build]:
+def build_all(source: PluginSource, targets: Sequence[str], choice: Choice | None = None) -> list[Build]:
     """Builds each target anew, past the cache."""
     with tempfile.TemporaryDirectory(prefix="verifier-check-") as cache:
-        return [_build(source, target, Path(cache)) for target in dict.fromkeys(targets)]
+        return [_build(source, target, choice or Choice(), Path(cache)) for target in dict.fromkeys(targets)]
 
 
-def run_all(source: PluginSource, device_ids: Sequence[str] | None) -> list[Run]:
+def run_all(source: PluginSource, device_ids: Sequence[str] | None, choice: Choice | None = None) -> list[Run]:
     """Loads the plugin into real workers, one device after the other, as a daemon would."""
     devices = list(device_ids or [device.id for device in list_devices()])
-    return [_run(source, device) for device in devices]
+    return [_run(source, device, choice or Choice()) for device in devices]
 
 
 def _has_compiler(target: str) -> bool:
@@ -80,30 +84,31 @@ def _has_compiler(target: str) -> bool:
     return True
 
 
-def _build(source: PluginSource, target: str, cache: Path) -> Build:
+def _build(source: PluginSource, target: str, choice: Choice, cache: Path) -> Build:
     begin = time.perf_counter()
     try:
-        image = build_image(source.compiled, source.manifest.source, target, source.manifest.defines, cache=cache)
+        start, defines = source.manifest.build(choice, target)
+        image = build_image(source.reached(start), start, target, defines, cache=cache)
     except VerifierError as error:
-        return Build(target, time.perf_counter() - begin, (), str(error), None)
+        return Build(target, choice.text, time.perf_counter() - begin, (), str(error), None)
     seconds = time.perf_counter() - begin
-    return Build(target, seconds, tuple(kernel_usage(image.log)), "", image)
+    return Build(target, choice.text, seconds, tuple(kernel_usage(image.log)), "", image)
 
 
-def _run(source: PluginSource, device: str) -> Run:
+def _run(source: PluginSource, device: str, choice: Choice) -> Run:
     try:
         fleet = Fleet([device])
         fleet.start()
     except VerifierError as error:
-        return Run(device, 0, str(error))
+        return Run(device, choice.text, 0, str(error))
     try:
         registry = Registry(fleet, RegistryOptions(trust="any"))
         try:
-            registry.load(source)
+            registry.load(source, variant=choice.variant, tunables=dict(choice.tunables))
             (instance,) = registry.active()
-            return Run(device, sum(len(group) for group in instance.answers), "")
+            return Run(device, choice.text, sum(len(group) for group in instance.answers), "")
         except VerifierError as error:
-            return Run(device, 0, str(error))
+            return Run(device, choice.text, 0, str(error))
         finally:
             registry.close()
     finally:

@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from verifier.cli import _plugin_check, _plugin_template
-from verifier.errors import VerifierError
+from verifier.errors import ManifestError, VerifierError
+from verifier.manifest import DEFAULT, Choice
 from verifier.registry import (
     PluginSource,
     bundle_bytes,
@@ -28,7 +29,7 @@ from verifier.registry import (
     write_lock,
 )
 
-__all__ = ["add_commands"]
+__all__ = ["add_commands", "tunables_of"]
 
 PANEL = "Files"
 
@@ -64,6 +65,10 @@ def check(
     plugin: Annotated[Path, typer.Argument(help="A plugin's folder or bundle.")],
     target: Annotated[list[str] | None, typer.Option(help="Build only for these: sm_90, x86-64-v3, ...")] = None,
     device: Annotated[list[str] | None, typer.Option(help="Run only on these devices: cuda:0, cpu, ...")] = None,
+    variant: Annotated[
+        list[str] | None, typer.Option(help="Check these variants, or all: the default build and every variant.")
+    ] = None,
+    tunable: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the manifest.")] = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Build only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -72,8 +77,13 @@ def check(
     Reports build time, size, and each GPU kernel's registers and spills. Status 1 where anything is wrong.
     """
     source = _read(plugin)
-    builds = _plugin_check.build_all(source, target or _plugin_check.available_targets())
-    runs = [] if no_run else _plugin_check.run_all(source, device)
+    try:
+        choices = _choices(source, variant or [""], tunables_of(tunable or ()))
+    except ManifestError as error:
+        raise _fail(str(error)) from None
+    targets = target or _plugin_check.available_targets()
+    builds = [build for choice in choices for build in _plugin_check.build_all(source, targets, choice)]
+    runs = [] if no_run else [run for choice in choices for run in _plugin_check.run_all(source, device, choice)]
     if as_json:
         report = {
             "plugin": source.label,
@@ -169,28 +179,47 @@ def lock(
         typer.echo(f"{source.label} {source.digest}")
 
 
+def tunables_of(assignments: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE of the command line. Ends the command where one is not of that form."""
+    found = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name or not value:
+            raise _fail(f"--tunable {assignment}: must be NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _choices(source: PluginSource, variants: Sequence[str], tunables: dict[str, str]) -> list[Choice]:
+    """The choices that variants stand for; "all": the default build and every variant. Raises ManifestError."""
+    manifest = source.manifest
+    names = [name for v in variants for name in ((DEFAULT, *manifest.variants) if v == "all" else (v,))]
+    return [manifest.choice(name, tunables) for name in dict.fromkeys(names)]
+
+
 def _print_check(
     source: PluginSource, builds: Sequence[_plugin_check.Build], runs: Sequence[_plugin_check.Run]
 ) -> None:
     console = Console(markup=False, highlight=False)
     console.print(f"{source.label}, digest {source.digest}", soft_wrap=True)
     table = Table(box=None, pad_edge=False)
-    for heading in ("target", "built in", "bytes", "kernel", "registers", "spilled bytes", "stack"):
+    for heading in ("target", "variant", "built in", "bytes", "kernel", "registers", "spilled bytes", "stack"):
         table.add_column(heading, overflow="fold")
     for build in builds:
         if build.image is None:
-            table.add_row(build.target, "failed", "", "", "", "", "")
+            table.add_row(build.target, build.choice, "failed", "", "", "", "", "")
             continue
         rows = [(k.name, str(k.registers), str(k.spill_stores + k.spill_loads), str(k.stack)) for k in build.kernels]
-        head = (build.target, f"{build.seconds:.1f} s", str(len(build.image.data)))
+        head = (build.target, build.choice, f"{build.seconds:.1f} s", str(len(build.image.data)))
         table.add_row(*head, *(rows[0] if rows else ("", "", "", "")))
         for row in rows[1:]:
-            table.add_row("", "", "", *row)
+            table.add_row("", "", "", "", *row)
     console.print(table)
     for problem in [build.problem for build in builds if build.problem]:
         console.print(problem)
     for run in runs:
-        console.print(f"{run.device}: {run.problem or f'{run.answers} known answers are right'}", soft_wrap=True)
+        outcome = run.problem or f"{run.answers} known answers are right"
+        console.print(f"{run.device}, {run.choice}: {outcome}", soft_wrap=True)
 
 
 def _read(path: Path) -> PluginSource:

@@ -59,26 +59,38 @@ def list_(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
             "*" if i.active else "",
             " ".join(i.devices),
             str(i.leases),
+            _builds(dict(i.builds)),
             i.digest[:SHORT_DIGEST],
             i.reason,
         )
         for i in answer.instances
     ]
-    _print(answer, as_json, ("plugin", "state", "active", "devices", "leases", "digest", "reason"), rows)
+    _print(answer, as_json, ("plugin", "state", "active", "devices", "leases", "build", "digest", "reason"), rows)
 
 
-@app.command(epilog=_example("verifier plugin load sm2@1.1.0 --inactive"), rich_help_panel="Running daemon")
+@app.command(
+    epilog=_example("verifier plugin load sm4 --variant sliced --tunable SLICED_THREADS=256"),
+    rich_help_panel="Running daemon",
+)
 def load(
     plugin: Annotated[str, typer.Argument(help="name, name@version, or a folder or bundle.")],
     inactive: Annotated[bool, typer.Option("--inactive", help="Only for callers that pin its version.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Although this version is loaded.")] = False,
+    variant: Annotated[str, typer.Option(help="Of the manifest; default: none. Left out: as configured.")] = "",
+    tunable: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the manifest.")] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
     """Load a plugin and, if every device gives every known answer, make it the default."""
     path = Path(plugin)
     name = str(path.resolve()) if path.exists() else plugin
-    request = admin_pb2.LoadPluginRequest(plugin=name, keep_inactive=inactive, force=force)
+    request = admin_pb2.LoadPluginRequest(
+        plugin=name,
+        keep_inactive=inactive,
+        force=force,
+        variant=variant,
+        tunables=_plugin_files.tunables_of(tunable or ()),
+    )
     _change(address, as_json, lambda stub: stub.Load(request))
 
 
@@ -199,6 +211,14 @@ def _print(answer: Any, as_json: bool, headings: tuple[str, ...], rows: Iterable
     if not console.is_terminal:
         console.width = PIPED_WIDTH
     console.print(table)
+
+
+def _builds(builds: dict[str, str]) -> str:
+    """The variant and the tunables, once where all devices have the same."""
+    texts = set(builds.values())
+    if len(texts) <= 1:
+        return "".join(texts)
+    return ", ".join(f"{device}: {text}" for device, text in sorted(builds.items()))
 
 
 def _state(number: int) -> str:

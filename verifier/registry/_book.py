@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from verifier.errors import NotFoundError
+from verifier.manifest import Choice
 from verifier.registry._instance import GONE, SERVING, Instance, InstanceStatus, State
 from verifier.registry._source import PluginSource
 from verifier.registry._table import Table
@@ -41,10 +42,10 @@ class Book:
         self._transitions: deque[Transition] = deque(maxlen=MAX_TRANSITIONS)
         self._listeners: list[Callable[[InstanceStatus], None]] = []
 
-    def add(self, source: PluginSource) -> Instance:
+    def add(self, source: PluginSource, choice: Choice | None = None) -> Instance:
         """A new instance of a plugin, with a number never used before."""
         with self.lock:
-            instance = Instance(next(self._ids), source.manifest, source.digest, source.origin)
+            instance = Instance(next(self._ids), source.manifest, source.digest, source.origin, choice=choice)
             self._instances[instance.id] = instance
             gone = [other.id for other in self._instances.values() if other.gone.is_set()]
             for instance_id in gone[:-MAX_GONE]:
@@ -122,4 +123,5 @@ class Book:
                 missing_devices=tuple(sorted(missing)),
                 origin=instance.origin,
                 changed_at=instance.changed_at,
+                builds={device: build.choice.text for device, build in sorted(instance.builds.items())},
             )

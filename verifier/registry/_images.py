@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -19,9 +20,10 @@ import structlog
 from verifier.drivers import Image
 from verifier.drivers.build import find_image
 from verifier.errors import BuildError, VerifierError
+from verifier.manifest import DEFAULT, Choice, Manifest
 from verifier.registry._source import PluginSource
 
-__all__ = ["build_apart", "images_for", "is_ptx", "prebuilt"]
+__all__ = ["Build", "at_hand", "build_apart", "images_for", "is_ptx", "prebuilt"]
 
 _log = structlog.get_logger(__name__)
 
@@ -29,28 +31,63 @@ _CUBIN = re.compile(r"sm_(\d+)(\d)\Z")
 _PTX = re.compile(r"compute_(\d+)(\d)\Z")
 
 
-def images_for(
-    source: PluginSource, targets: Iterable[str], *, cache: Path | None, timeout_s: float
-) -> dict[str, Image]:
-    """An image for each target: the bundle's own where it has one that runs there, else built.
+@dataclass(frozen=True)
+class Build:
+    """What an image is built for, and with which variant and tunables."""
 
-    Raises BuildError or DeviceUnavailableError (no compiler; the text says what to install).
+    target: str
+    choice: Choice = field(default_factory=Choice)
+
+    @classmethod
+    def of(cls, manifest: Manifest, target: str, choice: Choice) -> Build:
+        """A build for a target with that part of a choice that is for such devices. Raises ManifestError."""
+        return cls(target, manifest.applied(choice, target))
+
+    def inputs(self, manifest: Manifest) -> tuple[str, dict[str, int | str]]:
+        """The source and the macros. Raises ManifestError."""
+        return manifest.build(self.choice, self.target)
+
+    def is_default(self, manifest: Manifest) -> bool:
+        """Whether the plugin's own defaults give the same image."""
+        return self.inputs(manifest) == manifest.build(Choice(), self.target)
+
+    @property
+    def text(self) -> str:
+        """The target, and the choice where there is one."""
+        return self.target if self.choice.text == DEFAULT else f"{self.target} ({self.choice.text})"
+
+
+def images_for(
+    source: PluginSource, builds: Iterable[Build], *, cache: Path | None, timeout_s: float
+) -> dict[Build, Image]:
+    """An image for each build: the bundle's own where it has one that runs there, else out of the cache, else built.
+
+    A bundle's images are the defaults. Raises ManifestError, BuildError or DeviceUnavailableError (no compiler; the
+    text says what to install).
     """
-    images: dict[str, Image] = {}
-    for target in targets:
-        image = prebuilt(source.images, target) or cached(source, target, cache)
+    images: dict[Build, Image] = {}
+    wanted = set(builds)
+    for build in wanted:
+        image = at_hand(source, build, cache)
         if image is not None:
-            images[target] = image
-    missing = sorted(set(targets) - set(images))
+            images[build] = image
+    missing = sorted(wanted - set(images), key=lambda build: build.text)
+    names = [build.text for build in missing]
     if missing:
-        _log.info("building", plugin=source.label, targets=missing)
+        _log.info("building", plugin=source.label, targets=names)
     began = time.monotonic()
     with ThreadPoolExecutor(max(1, len(missing))) as pool:
-        built = [pool.submit(build_apart, source, target, cache=cache, timeout_s=timeout_s) for target in missing]
-    images |= {target: future.result() for target, future in zip(missing, built, strict=True)}
+        built = [pool.submit(build_apart, source, build, cache=cache, timeout_s=timeout_s) for build in missing]
+    images |= {build: future.result() for build, future in zip(missing, built, strict=True)}
     if missing:
-        _log.info("built", plugin=source.label, targets=missing, took_s=round(time.monotonic() - began, 3))
+        _log.info("built", plugin=source.label, targets=names, took_s=round(time.monotonic() - began, 3))
     return images
+
+
+def at_hand(source: PluginSource, build: Build, cache: Path | None) -> Image | None:
+    """The image of a build where nothing needs compiling for it, or None."""
+    found = prebuilt(source.images, build.target) if build.is_default(source.manifest) else None
+    return found or cached(source, build, cache)
 
 
 def prebuilt(images: Mapping[str, Image], target: str) -> Image | None:
@@ -77,16 +114,18 @@ def is_ptx(image: Image) -> bool:
     return _PTX.match(image.target) is not None
 
 
-def cached(source: PluginSource, target: str, cache: Path | None) -> Image | None:
+def cached(source: PluginSource, build: Build, cache: Path | None) -> Image | None:
     """The image of an earlier build, without starting anything."""
-    return find_image(source.compiled, source.manifest.source, target, source.manifest.defines, cache=cache)
+    start, defines = build.inputs(source.manifest)
+    return find_image(source.reached(start), start, build.target, defines, cache=cache)
 
 
-def build_apart(source: PluginSource, target: str, *, cache: Path | None, timeout_s: float) -> Image:
+def build_apart(source: PluginSource, build: Build, *, cache: Path | None, timeout_s: float) -> Image:
     """Builds in a child process of low priority, so that what serves is not slowed down and a compiler that crashes
     or hangs takes nothing with it. The child and its compilers end with this process too. Raises what build_image
     raises, and BuildError after `timeout_s`."""
-    request = pickle.dumps((source.compiled, source.manifest.source, target, dict(source.manifest.defines), cache))
+    start, defines = build.inputs(source.manifest)
+    request = pickle.dumps((source.reached(start), start, build.target, defines, cache))
     read_end, write_end = os.pipe()  # the child sees its end when this process is gone, however it went
     try:
         child = subprocess.Popen(
@@ -100,7 +139,7 @@ def build_apart(source: PluginSource, target: str, *, cache: Path | None, timeou
         try:
             answer, noise = child.communicate(request, timeout_s)
         except subprocess.TimeoutExpired:
-            raise BuildError(f"{source.label} for {target}: the build took more than {timeout_s:g} s") from None
+            raise BuildError(f"{source.label} for {build.text}: the build took more than {timeout_s:g} s") from None
         finally:
             _end(child)
     finally:
@@ -108,7 +147,7 @@ def build_apart(source: PluginSource, target: str, *, cache: Path | None, timeou
         os.close(write_end)
     if child.returncode != 0:
         text = noise.decode("utf-8", "replace").strip()
-        raise BuildError(f"{source.label} for {target}: the build ended with {_status(child.returncode)}: {text}")
+        raise BuildError(f"{source.label} for {build.text}: the build ended with {_status(child.returncode)}: {text}")
     # The child is our own program: nobody else writes to this pipe.
     result = pickle.loads(answer)
     if isinstance(result, VerifierError):

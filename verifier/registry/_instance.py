@@ -12,9 +12,10 @@ from typing import Any
 
 from verifier.drivers import Image, PluginInfo
 from verifier.errors import NotServedError
-from verifier.manifest import Manifest, Operation
+from verifier.manifest import Choice, Manifest, Operation
 from verifier.model import BatchKey
 from verifier.registry._answers import Group
+from verifier.registry._images import Build
 from verifier.registry._parameters import parameter_number
 
 __all__ = ["Instance", "InstanceStatus", "Lease", "Resolved", "State"]
@@ -64,6 +65,7 @@ class InstanceStatus:
     missing_devices: tuple[str, ...]
     origin: str
     changed_at: float
+    builds: dict[str, str] = field(default_factory=dict)  # device id to variant and tunables
 
     @property
     def label(self) -> str:
@@ -86,8 +88,10 @@ class Instance:
     devices: frozenset[str] = frozenset()  # where it belongs; those missing in `workers` are down
     retire_at: float | None = None  # monotonic: when a superseded instance is drained
     stuck_at: float | None = None  # monotonic: when draining counts as stuck
-    images: dict[str, Image] = field(default_factory=dict, repr=False)  # by target, for workers that restart
-    infos: dict[str, PluginInfo] = field(default_factory=dict, repr=False)  # by target
+    choice: Choice | None = None  # what the load asked for; None: the daemon's settings decide
+    builds: dict[str, Build] = field(default_factory=dict, repr=False)  # by device id: what is chosen there
+    images: dict[Build, Image] = field(default_factory=dict, repr=False)  # for workers that restart
+    infos: dict[Build, PluginInfo] = field(default_factory=dict, repr=False)
     answers: tuple[Group, ...] = field(default=(), repr=False)
     parameters: tuple[dict[str, frozenset[int]], ...] = field(default=(), repr=False)
     changed_at: float = field(default_factory=time.time)

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from verifier.drivers import ABI_VERSION
 from verifier.errors import ManifestError, PluginError
-from verifier.manifest import Operation
+from verifier.manifest import Choice, Operation
 from verifier.registry._answers import parse_answers
 from verifier.registry._elf import image_info
 from verifier.registry._fleet import WorkerLike
-from verifier.registry._images import images_for, is_ptx
+from verifier.registry._images import Build, images_for, is_ptx
 from verifier.registry._instance import Instance
 from verifier.registry._options import RegistryOptions
 from verifier.registry._parameters import allowed_numbers
@@ -54,15 +54,27 @@ class Loader:
                     )
 
     def build(self, instance: Instance, source: PluginSource, workers: Sequence[WorkerLike]) -> None:
-        """An image for every target. Raises PluginError (another ABI), BuildError, DeviceUnavailableError."""
+        """An image for every device. Raises PluginError (another ABI), ManifestError (no such variant or tunable),
+        BuildError, DeviceUnavailableError."""
         options = self.options
-        targets = {worker.device.target for worker in workers}
-        instance.images = images_for(source, targets, cache=options.cache, timeout_s=options.build_timeout_s)
+        choice = self.chosen(instance.choice, source)
+        instance.builds = {
+            worker.device.id: Build.of(source.manifest, worker.device.target, choice) for worker in workers
+        }
+        builds = set(instance.builds.values())
+        instance.images = images_for(source, builds, cache=options.cache, timeout_s=options.build_timeout_s)
         instance.infos = {
-            target: image_info(image.data, f"{source.label} for {image.target}")
-            for target, image in instance.images.items()
+            build: image_info(image.data, f"{source.label} for {image.target}")
+            for build, image in instance.images.items()
             if not is_ptx(image)
         }
+
+    def chosen(self, asked: Choice | None, source: PluginSource) -> Choice:
+        """What a plugin is built with: what the load asked for, else what the settings say. Raises ManifestError."""
+        if asked is not None:
+            return asked
+        variant, tunables = self.options.choices.get(source.name, ("", {}))
+        return source.manifest.choice(variant, tunables)
 
     def check_budget(self, instance: Instance, workers: Sequence[WorkerLike], others: Sequence[Instance]) -> None:
         """Whether the plugin's state fits beside what is loaded. Raises PluginError naming device and sizes."""
@@ -81,7 +93,9 @@ class Loader:
         """Loads the instance on all workers at once. Raises PluginError, BackendError."""
         _on_all(
             workers,
-            lambda worker: worker.load(instance.id, instance.manifest, instance.images[worker.device.target]),
+            lambda worker: worker.load(
+                instance.id, instance.manifest, instance.images[instance.builds[worker.device.id]]
+            ),
         )
 
     def test(self, instance: Instance, workers: Sequence[WorkerLike], *, brief: bool = False) -> None:
@@ -101,7 +115,8 @@ class Loader:
 
 
 def _state_bytes(instance: Instance, worker: WorkerLike) -> int:
-    info = instance.infos.get(worker.device.target)
+    build = instance.builds.get(worker.device.id)
+    info = None if build is None else instance.infos.get(build)
     return 0 if info is None else info.state_bytes
 
 

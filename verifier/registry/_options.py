@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +33,8 @@ class RegistryOptions:
     selftest_timeout_s: float = 300.0
     quarantine_faults: int = 3  # so many faults of one instance ...
     quarantine_window_s: float = 60.0  # ... within so long take it out
+    # By plugin: its variant ("" or "default": none) and its tunables, where a load does not ask for others.
+    choices: Mapping[str, tuple[str, Mapping[str, int | str]]] = field(default_factory=dict)
     gpu_chunk_items: int = 1 << 17  # items of the self-test's full chunk
     cpu_chunk_items: int = 1 << 15
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from verifier.errors import BackendError, ConflictError, NotFoundError, PluginError
+from verifier.manifest import Choice
 from verifier.model import BatchKey
 from verifier.registry._audit import AuditLog, AuditRecord
 from verifier.registry._book import Book, Transition
 from verifier.registry._fleet import FleetLike
 from verifier.registry._folders import find_source
+from verifier.registry._images import Build
 from verifier.registry._instance import SERVING, Instance, InstanceStatus, Lease, Resolved, State
 from verifier.registry._loader import Loader
 from verifier.registry._options import RegistryOptions
@@ -93,22 +95,29 @@ class Registry:
         self,
         what: str | Path | PluginSource,
         *,
+        variant: str = "",
+        tunables: Mapping[str, int | str] | None = None,
         activate: bool = True,
         force: bool = False,
         actor: str = "daemon",
     ) -> InstanceStatus:
         """Brings a plugin to service: a name or name@version of the plugin folders, or a path to a folder or bundle.
 
+        `variant` ("default": none) and `tunables` are names and values of the manifest; where neither is given the
+        registry's options decide.
+
         Blocks until every device gave every known answer. A failed load changes nothing. Where the same bytes serve
-        already they are only activated, unless `force`. Without `activate` it serves only those who pin its version.
-        Raises TrustError, ManifestError, BuildError, DeviceUnavailableError, SelfTestError, BackendError,
-        NotFoundError, or ConflictError where a newer operation has won.
+        already, built with the same choice, they are only activated, unless `force`. Without `activate` it serves
+        only those who pin its version. Raises TrustError, ManifestError (also for an unknown variant or tunable),
+        BuildError, DeviceUnavailableError, SelfTestError, BackendError, NotFoundError, or ConflictError where a newer
+        operation has won.
         """
         target = what.label if isinstance(what, PluginSource) else str(what)
         with self._audit.operation(actor, "load", target) as record:
             source = what if isinstance(what, PluginSource) else find_source(what, self.options.folders)
             record.label, record.digest = source.label, source.digest
-            return self._load(source, activate, force, record)
+            choice = source.manifest.choice(variant, tunables) if variant or tunables else None
+            return self._load(source, choice, activate, force, record)
 
     def unload(
         self, label: str, *, wait: bool = False, timeout_s: float | None = None, actor: str = "daemon"
@@ -143,7 +152,7 @@ class Registry:
             activate = self._book.table.active.get(name) is instance
             source = find_source(Path(instance.origin), self.options.folders)
             record.label, record.digest = source.label, source.digest
-            return self._load(source, activate, True, record)
+            return self._load(source, instance.choice, activate, True, record)
 
     def activate(self, label: str, *, actor: str = "daemon") -> InstanceStatus:
         """Makes a loaded instance its plugin's default: "name@version" or "name@version#generation".
@@ -184,15 +193,17 @@ class Registry:
 
     # Steps
 
-    def _load(self, source: PluginSource, activate: bool, force: bool, record: AuditRecord) -> InstanceStatus:
+    def _load(
+        self, source: PluginSource, choice: Choice | None, activate: bool, force: bool, record: AuditRecord
+    ) -> InstanceStatus:
         scopes: list[object] = [(source.name, source.version)]
         if activate:
             scopes.append(source.name)
         ticket = self._tickets.take(f"load of {source.label}", *scopes)
         present = self._book.table.pinned.get((source.name, source.version))
         if present is not None and not force:
-            return self._again(present, source, ticket, activate)
-        instance = self._book.add(source)
+            return self._again(present, source, choice, ticket, activate)
+        instance = self._book.add(source, choice)
         record.label = instance.label
         try:
             self._prepare(instance, source, ticket)
@@ -202,12 +213,21 @@ class Registry:
             raise
         return self._book.status(instance)
 
-    def _again(self, present: Instance, source: PluginSource, ticket: Ticket, activate: bool) -> InstanceStatus:
+    def _again(
+        self, present: Instance, source: PluginSource, choice: Choice | None, ticket: Ticket, activate: bool
+    ) -> InstanceStatus:
         if present.digest != source.digest:
             raise PluginError(
                 f"{source.label} is loaded with digest {present.digest}, this one has {source.digest}: "
                 "give it another version, or load it with force"
             )
+        if choice is not None and present.choice != choice:
+            have = ", ".join(sorted({build.choice.text for build in present.builds.values()}))
+            wanted = {Build.of(source.manifest, build.target, choice) for build in present.builds.values()}
+            if wanted != set(present.builds.values()):
+                raise PluginError(
+                    f"{present.label} serves as {have}, not as {choice.text}: load it with force to replace it"
+                )
         if activate:
             self._publish(present, ticket, True)
         return self._book.status(present)

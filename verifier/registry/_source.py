@@ -30,7 +30,7 @@ _DOMAIN = b"verifier plugin 1\n"
 class PluginSource:
     """A plugin as it was read: its manifest and the bytes of every file that counts.
 
-    `files` are the manifest, the source, its quoted includes (the plugin's own and those of plugins/common, found
+    `files` are the manifest, the sources, their quoted includes (the plugin's own and those of plugins/common, found
     transitively) and the known answers; `images` what a bundle brings built, by target. `digest` is SHA-256
     (hexadecimal) over the sorted names, lengths and SHA-256s of all of them. `signature` is what a signed bundle
     bears over `listing()`, unchecked; None for a folder or an unsigned bundle.
@@ -62,6 +62,18 @@ class PluginSource:
         """The files that a compiler may see: without manifest and known answers, whose changes need no new build."""
         return {name: data for name, data in self.files.items() if name not in (FILE_NAME, self.manifest.vectors)}
 
+    def reached(self, source: str) -> dict[str, bytes]:
+        """The files that a build from `source`, one of the manifest's sources, may see. Those of another variant do
+        not count: a change there needs no new build of this one."""
+        found: dict[str, bytes] = {}
+        waiting = [source]
+        while waiting:
+            name = waiting.pop()
+            if name not in found and name in self.files:
+                found[name] = self.files[name]
+                waiting += _includes(found[name])
+        return found
+
     @property
     def digest(self) -> str:
         """SHA-256 over the canonical listing, hexadecimal."""
@@ -90,7 +102,8 @@ class PluginSource:
             raise ManifestError(f"{folder / FILE_NAME}: not UTF-8: {error}") from None
         manifest = parse_manifest(text, str(folder / FILE_NAME))
         files[manifest.vectors] = read_file(folder / manifest.vectors)
-        _collect(files, manifest.source, folder, common)
+        for source in manifest.sources:
+            _collect(files, source, folder, common)
         return cls(manifest, MappingProxyType(files), origin=str(folder.absolute()))
 
     @classmethod
@@ -115,7 +128,7 @@ class PluginSource:
         except UnicodeDecodeError as error:
             raise ManifestError(f"{origin}: {FILE_NAME} is not UTF-8: {error}") from None
         manifest = parse_manifest(text, f"{origin}:{FILE_NAME}")
-        for name in (manifest.source, manifest.vectors):
+        for name in (*manifest.sources, manifest.vectors):
             if name not in files:
                 raise PluginError(f"{origin}: {name}, which {FILE_NAME} names, is missing")
         return cls(
@@ -155,7 +168,11 @@ def _collect(files: dict[str, bytes], source: str, folder: Path, common: Path) -
             raise PluginError(f"{own}: hides {name} of the common headers; give it another name")
         files[name] = read_file(own if _exists(own) or not _exists(shared) else shared)
         check_total(files, str(folder))
-        waiting += [match.decode("utf-8", "replace") for match in _INCLUDE.findall(files[name])]
+        waiting += _includes(files[name])
+
+
+def _includes(data: bytes) -> list[str]:
+    return [match.decode("utf-8", "replace") for match in _INCLUDE.findall(data)]
 
 
 def _exists(path: Path) -> bool:

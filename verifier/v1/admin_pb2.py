@@ -24,45 +24,53 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17verifier/v1/admin.proto\x12\x0bverifier.v1\"\x90\x02\n\x0ePluginInstance\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06plugin\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\x12\'\n\x05state\x18\x06 \x01(\x0e\x32\x18.verifier.v1.PluginState\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x0e\n\x06\x61\x63tive\x18\x08 \x01(\x08\x12\x0e\n\x06leases\x18\t \x01(\r\x12\x0f\n\x07\x64\x65vices\x18\n \x03(\t\x12\x17\n\x0fmissing_devices\x18\x0b \x03(\t\x12\x0e\n\x06origin\x18\x0c \x01(\t\x12\x17\n\x0f\x63hanged_unix_ms\x18\r \x01(\x04\"\x14\n\x12ListPluginsRequest\"E\n\x13ListPluginsResponse\x12.\n\tinstances\x18\x01 \x03(\x0b\x32\x1b.verifier.v1.PluginInstance\"I\n\x11LoadPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x15\n\rkeep_inactive\x18\x02 \x01(\x08\x12\r\n\x05\x66orce\x18\x03 \x01(\x08\"F\n\x13UnloadPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x0c\n\x04wait\x18\x02 \x01(\x08\x12\x11\n\ttimeout_s\x18\x03 \x01(\x01\"%\n\x13ReloadPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"\'\n\x15\x41\x63tivatePluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"\'\n\x15RollbackPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"&\n\x14\x43onfirmPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"&\n\x14PluginHistoryRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"n\n\x10PluginTransition\x12\x12\n\nat_unix_ms\x18\x01 \x01(\x04\x12\r\n\x05label\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.verifier.v1.PluginState\x12\x0e\n\x06reason\x18\x04 \x01(\t\"K\n\x15PluginHistoryResponse\x12\x32\n\x0btransitions\x18\x01 \x03(\x0b\x32\x1d.verifier.v1.PluginTransition\"\x1d\n\x0c\x41uditRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"\x93\x01\n\x0b\x41uditRecord\x12\x12\n\nat_unix_ms\x18\x01 \x01(\x04\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\x11\n\toperation\x18\x03 \x01(\t\x12\x0e\n\x06target\x18\x04 \x01(\t\x12\r\n\x05label\x18\x05 \x01(\t\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x0f\n\x07outcome\x18\x07 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\":\n\rAuditResponse\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.verifier.v1.AuditRecord*\xd0\x02\n\x0bPluginState\x12\x1c\n\x18PLUGIN_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13PLUGIN_STATE_ABSENT\x10\x01\x12\x1a\n\x16PLUGIN_STATE_VERIFYING\x10\x02\x12\x18\n\x14PLUGIN_STATE_LOADING\x10\x03\x12\x19\n\x15PLUGIN_STATE_SELFTEST\x10\x04\x12\x15\n\x11PLUGIN_STATE_WARM\x10\x05\x12\x17\n\x13PLUGIN_STATE_ACTIVE\x10\x06\x12\x19\n\x15PLUGIN_STATE_DEGRADED\x10\x07\x12\x19\n\x15PLUGIN_STATE_DRAINING\x10\x08\x12\x1f\n\x1bPLUGIN_STATE_DRAINING_STUCK\x10\t\x12\x19\n\x15PLUGIN_STATE_UNLOADED\x10\n\x12\x17\n\x13PLUGIN_STATE_FAILED\x10\x0b\x32\xa6\x05\n\x0bPluginAdmin\x12I\n\x04List\x12\x1f.verifier.v1.ListPluginsRequest\x1a .verifier.v1.ListPluginsResponse\x12\x43\n\x04Load\x12\x1e.verifier.v1.LoadPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12G\n\x06Unload\x12 .verifier.v1.UnloadPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12G\n\x06Reload\x12 .verifier.v1.ReloadPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12K\n\x08\x41\x63tivate\x12\".verifier.v1.ActivatePluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12K\n\x08Rollback\x12\".verifier.v1.RollbackPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12I\n\x07\x43onfirm\x12!.verifier.v1.ConfirmPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12P\n\x07History\x12!.verifier.v1.PluginHistoryRequest\x1a\".verifier.v1.PluginHistoryResponse\x12>\n\x05\x41udit\x12\x19.verifier.v1.AuditRequest\x1a\x1a.verifier.v1.AuditResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17verifier/v1/admin.proto\x12\x0bverifier.v1\"\xf8\x02\n\x0ePluginInstance\x12\r\n\x05label\x18\x01 \x01(\t\x12\x0e\n\x06plugin\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\x12\'\n\x05state\x18\x06 \x01(\x0e\x32\x18.verifier.v1.PluginState\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x0e\n\x06\x61\x63tive\x18\x08 \x01(\x08\x12\x0e\n\x06leases\x18\t \x01(\r\x12\x0f\n\x07\x64\x65vices\x18\n \x03(\t\x12\x17\n\x0fmissing_devices\x18\x0b \x03(\t\x12\x0e\n\x06origin\x18\x0c \x01(\t\x12\x17\n\x0f\x63hanged_unix_ms\x18\r \x01(\x04\x12\x37\n\x06\x62uilds\x18\x0e \x03(\x0b\x32\'.verifier.v1.PluginInstance.BuildsEntry\x1a-\n\x0b\x42uildsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x14\n\x12ListPluginsRequest\"E\n\x13ListPluginsResponse\x12.\n\tinstances\x18\x01 \x03(\x0b\x32\x1b.verifier.v1.PluginInstance\"\xcb\x01\n\x11LoadPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x15\n\rkeep_inactive\x18\x02 \x01(\x08\x12\r\n\x05\x66orce\x18\x03 \x01(\x08\x12\x0f\n\x07variant\x18\x04 \x01(\t\x12>\n\x08tunables\x18\x05 \x03(\x0b\x32,.verifier.v1.LoadPluginRequest.TunablesEntry\x1a/\n\rTunablesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"F\n\x13UnloadPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x0c\n\x04wait\x18\x02 \x01(\x08\x12\x11\n\ttimeout_s\x18\x03 \x01(\x01\"%\n\x13ReloadPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"\'\n\x15\x41\x63tivatePluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"\'\n\x15RollbackPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"&\n\x14\x43onfirmPluginRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"&\n\x14PluginHistoryRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\"n\n\x10PluginTransition\x12\x12\n\nat_unix_ms\x18\x01 \x01(\x04\x12\r\n\x05label\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.verifier.v1.PluginState\x12\x0e\n\x06reason\x18\x04 \x01(\t\"K\n\x15PluginHistoryResponse\x12\x32\n\x0btransitions\x18\x01 \x03(\x0b\x32\x1d.verifier.v1.PluginTransition\"\x1d\n\x0c\x41uditRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"\x93\x01\n\x0b\x41uditRecord\x12\x12\n\nat_unix_ms\x18\x01 \x01(\x04\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\x11\n\toperation\x18\x03 \x01(\t\x12\x0e\n\x06target\x18\x04 \x01(\t\x12\r\n\x05label\x18\x05 \x01(\t\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x0f\n\x07outcome\x18\x07 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\":\n\rAuditResponse\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.verifier.v1.AuditRecord*\xd0\x02\n\x0bPluginState\x12\x1c\n\x18PLUGIN_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13PLUGIN_STATE_ABSENT\x10\x01\x12\x1a\n\x16PLUGIN_STATE_VERIFYING\x10\x02\x12\x18\n\x14PLUGIN_STATE_LOADING\x10\x03\x12\x19\n\x15PLUGIN_STATE_SELFTEST\x10\x04\x12\x15\n\x11PLUGIN_STATE_WARM\x10\x05\x12\x17\n\x13PLUGIN_STATE_ACTIVE\x10\x06\x12\x19\n\x15PLUGIN_STATE_DEGRADED\x10\x07\x12\x19\n\x15PLUGIN_STATE_DRAINING\x10\x08\x12\x1f\n\x1bPLUGIN_STATE_DRAINING_STUCK\x10\t\x12\x19\n\x15PLUGIN_STATE_UNLOADED\x10\n\x12\x17\n\x13PLUGIN_STATE_FAILED\x10\x0b\x32\xa6\x05\n\x0bPluginAdmin\x12I\n\x04List\x12\x1f.verifier.v1.ListPluginsRequest\x1a .verifier.v1.ListPluginsResponse\x12\x43\n\x04Load\x12\x1e.verifier.v1.LoadPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12G\n\x06Unload\x12 .verifier.v1.UnloadPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12G\n\x06Reload\x12 .verifier.v1.ReloadPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12K\n\x08\x41\x63tivate\x12\".verifier.v1.ActivatePluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12K\n\x08Rollback\x12\".verifier.v1.RollbackPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12I\n\x07\x43onfirm\x12!.verifier.v1.ConfirmPluginRequest\x1a\x1b.verifier.v1.PluginInstance\x12P\n\x07History\x12!.verifier.v1.PluginHistoryRequest\x1a\".verifier.v1.PluginHistoryResponse\x12>\n\x05\x41udit\x12\x19.verifier.v1.AuditRequest\x1a\x1a.verifier.v1.AuditResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'verifier.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PLUGINSTATE']._serialized_start=1187
-  _globals['_PLUGINSTATE']._serialized_end=1523
+  _globals['_PLUGININSTANCE_BUILDSENTRY']._loaded_options = None
+  _globals['_PLUGININSTANCE_BUILDSENTRY']._serialized_options = b'8\001'
+  _globals['_LOADPLUGINREQUEST_TUNABLESENTRY']._loaded_options = None
+  _globals['_LOADPLUGINREQUEST_TUNABLESENTRY']._serialized_options = b'8\001'
+  _globals['_PLUGINSTATE']._serialized_start=1422
+  _globals['_PLUGINSTATE']._serialized_end=1758
   _globals['_PLUGININSTANCE']._serialized_start=41
-  _globals['_PLUGININSTANCE']._serialized_end=313
-  _globals['_LISTPLUGINSREQUEST']._serialized_start=315
-  _globals['_LISTPLUGINSREQUEST']._serialized_end=335
-  _globals['_LISTPLUGINSRESPONSE']._serialized_start=337
-  _globals['_LISTPLUGINSRESPONSE']._serialized_end=406
-  _globals['_LOADPLUGINREQUEST']._serialized_start=408
-  _globals['_LOADPLUGINREQUEST']._serialized_end=481
-  _globals['_UNLOADPLUGINREQUEST']._serialized_start=483
-  _globals['_UNLOADPLUGINREQUEST']._serialized_end=553
-  _globals['_RELOADPLUGINREQUEST']._serialized_start=555
-  _globals['_RELOADPLUGINREQUEST']._serialized_end=592
-  _globals['_ACTIVATEPLUGINREQUEST']._serialized_start=594
-  _globals['_ACTIVATEPLUGINREQUEST']._serialized_end=633
-  _globals['_ROLLBACKPLUGINREQUEST']._serialized_start=635
-  _globals['_ROLLBACKPLUGINREQUEST']._serialized_end=674
-  _globals['_CONFIRMPLUGINREQUEST']._serialized_start=676
-  _globals['_CONFIRMPLUGINREQUEST']._serialized_end=714
-  _globals['_PLUGINHISTORYREQUEST']._serialized_start=716
-  _globals['_PLUGINHISTORYREQUEST']._serialized_end=754
-  _globals['_PLUGINTRANSITION']._serialized_start=756
-  _globals['_PLUGINTRANSITION']._serialized_end=866
-  _globals['_PLUGINHISTORYRESPONSE']._serialized_start=868
-  _globals['_PLUGINHISTORYRESPONSE']._serialized_end=943
-  _globals['_AUDITREQUEST']._serialized_start=945
-  _globals['_AUDITREQUEST']._serialized_end=974
-  _globals['_AUDITRECORD']._serialized_start=977
-  _globals['_AUDITRECORD']._serialized_end=1124
-  _globals['_AUDITRESPONSE']._serialized_start=1126
-  _globals['_AUDITRESPONSE']._serialized_end=1184
-  _globals['_PLUGINADMIN']._serialized_start=1526
-  _globals['_PLUGINADMIN']._serialized_end=2204
+  _globals['_PLUGININSTANCE']._serialized_end=417
+  _globals['_PLUGININSTANCE_BUILDSENTRY']._serialized_start=372
+  _globals['_PLUGININSTANCE_BUILDSENTRY']._serialized_end=417
+  _globals['_LISTPLUGINSREQUEST']._serialized_start=419
+  _globals['_LISTPLUGINSREQUEST']._serialized_end=439
+  _globals['_LISTPLUGINSRESPONSE']._serialized_start=441
+  _globals['_LISTPLUGINSRESPONSE']._serialized_end=510
+  _globals['_LOADPLUGINREQUEST']._serialized_start=513
+  _globals['_LOADPLUGINREQUEST']._serialized_end=716
+  _globals['_LOADPLUGINREQUEST_TUNABLESENTRY']._serialized_start=669
+  _globals['_LOADPLUGINREQUEST_TUNABLESENTRY']._serialized_end=716
+  _globals['_UNLOADPLUGINREQUEST']._serialized_start=718
+  _globals['_UNLOADPLUGINREQUEST']._serialized_end=788
+  _globals['_RELOADPLUGINREQUEST']._serialized_start=790
+  _globals['_RELOADPLUGINREQUEST']._serialized_end=827
+  _globals['_ACTIVATEPLUGINREQUEST']._serialized_start=829
+  _globals['_ACTIVATEPLUGINREQUEST']._serialized_end=868
+  _globals['_ROLLBACKPLUGINREQUEST']._serialized_start=870
+  _globals['_ROLLBACKPLUGINREQUEST']._serialized_end=909
+  _globals['_CONFIRMPLUGINREQUEST']._serialized_start=911
+  _globals['_CONFIRMPLUGINREQUEST']._serialized_end=949
+  _globals['_PLUGINHISTORYREQUEST']._serialized_start=951
+  _globals['_PLUGINHISTORYREQUEST']._serialized_end=989
+  _globals['_PLUGINTRANSITION']._serialized_start=991
+  _globals['_PLUGINTRANSITION']._serialized_end=1101
+  _globals['_PLUGINHISTORYRESPONSE']._serialized_start=1103
+  _globals['_PLUGINHISTORYRESPONSE']._serialized_end=1178
+  _globals['_AUDITREQUEST']._serialized_start=1180
+  _globals['_AUDITREQUEST']._serialized_end=1209
+  _globals['_AUDITRECORD']._serialized_start=1212
+  _globals['_AUDITRECORD']._serialized_end=1359
+  _globals['_AUDITRESPONSE']._serialized_start=1361
+  _globals['_AUDITRESPONSE']._serialized_end=1419
+  _globals['_PLUGINADMIN']._serialized_start=1761
+  _globals['_PLUGINADMIN']._serialized_end=2439
 # @@protoc_insertion_point(module_scope)

@@ -35,7 +35,14 @@ PLUGIN_STATE_UNLOADED: PluginState
 PLUGIN_STATE_FAILED: PluginState
 
 class PluginInstance(_message.Message):
-    __slots__ = ("label", "plugin", "version", "generation", "digest", "state", "reason", "active", "leases", "devices", "missing_devices", "origin", "changed_unix_ms")
+    __slots__ = ("label", "plugin", "version", "generation", "digest", "state", "reason", "active", "leases", "devices", "missing_devices", "origin", "changed_unix_ms", "builds")
+    class BuildsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     LABEL_FIELD_NUMBER: _ClassVar[int]
     PLUGIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +56,7 @@ class PluginInstance(_message.Message):
     MISSING_DEVICES_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     CHANGED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    BUILDS_FIELD_NUMBER: _ClassVar[int]
     label: str
     plugin: str
     version: str
@@ -62,7 +70,8 @@ class PluginInstance(_message.Message):
     missing_devices: _containers.RepeatedScalarFieldContainer[str]
     origin: str
     changed_unix_ms: int
-    def __init__(self, label: _Optional[str] = ..., plugin: _Optional[str] = ..., version: _Optional[str] = ..., generation: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[PluginState, str]] = ..., reason: _Optional[str] = ..., active: _Optional[bool] = ..., leases: _Optional[int] = ..., devices: _Optional[_Iterable[str]] = ..., missing_devices: _Optional[_Iterable[str]] = ..., origin: _Optional[str] = ..., changed_unix_ms: _Optional[int] = ...) -> None: ...
+    builds: _containers.ScalarMap[str, str]
+    def __init__(self, label: _Optional[str] = ..., plugin: _Optional[str] = ..., version: _Optional[str] = ..., generation: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[PluginState, str]] = ..., reason: _Optional[str] = ..., active: _Optional[bool] = ..., leases: _Optional[int] = ..., devices: _Optional[_Iterable[str]] = ..., missing_devices: _Optional[_Iterable[str]] = ..., origin: _Optional[str] = ..., changed_unix_ms: _Optional[int] = ..., builds: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ListPluginsRequest(_message.Message):
     __slots__ = ()
@@ -75,14 +84,25 @@ class ListPluginsResponse(_message.Message):
     def __init__(self, instances: _Optional[_Iterable[_Union[PluginInstance, _Mapping]]] = ...) -> None: ...
 
 class LoadPluginRequest(_message.Message):
-    __slots__ = ("plugin", "keep_inactive", "force")
+    __slots__ = ("plugin", "keep_inactive", "force", "variant", "tunables")
+    class TunablesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     PLUGIN_FIELD_NUMBER: _ClassVar[int]
     KEEP_INACTIVE_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
+    VARIANT_FIELD_NUMBER: _ClassVar[int]
+    TUNABLES_FIELD_NUMBER: _ClassVar[int]
     plugin: str
     keep_inactive: bool
     force: bool
-    def __init__(self, plugin: _Optional[str] = ..., keep_inactive: _Optional[bool] = ..., force: _Optional[bool] = ...) -> None: ...
+    variant: str
+    tunables: _containers.ScalarMap[str, str]
+    def __init__(self, plugin: _Optional[str] = ..., keep_inactive: _Optional[bool] = ..., force: _Optional[bool] = ..., variant: _Optional[str] = ..., tunables: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class UnloadPluginRequest(_message.Message):
     __slots__ = ("plugin", "wait", "timeout_s")
