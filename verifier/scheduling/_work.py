@@ -44,10 +44,10 @@ def cut(batch: Batch, begin: int, end: int) -> Batch:
 
 def _cut_column(column: Column, begin: int, end: int) -> Column:
     if column.offsets is None:
-        return Column(column.data[begin * column.stride : end * column.stride], column.stride)
+        return Column(column.data[begin * column.stride : end * column.stride], column.stride, None, column.region)
     offsets = column.offsets[begin : end + 1]
     first = offsets[0]
-    return Column(column.data[int(first) : int(offsets[-1])], 0, offsets - first)
+    return Column(column.data[int(first) : int(offsets[-1])], 0, offsets - first, column.region)
 
 
 class Clock(Protocol):

@@ -9,31 +9,57 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
+import logging
 import os
 import queue
 import signal
 import threading
 import time
 from contextlib import ExitStack
+from multiprocessing import reduction
 from multiprocessing.connection import Connection
 
 from verifier.drivers import open_driver
 from verifier.drivers._driver import DeviceInfo, Driver
 from verifier.errors import BackendError
 from verifier.workers._instance import Instance
-from verifier.workers._messages import Answer, Done, Failed, Hello, Job, Late, Load, Problem, Ready, Unload
+from verifier.workers._mapped import MappedRegions
+from verifier.workers._messages import (
+    Answer,
+    Done,
+    Failed,
+    Hello,
+    Job,
+    Late,
+    Load,
+    MapRegion,
+    Problem,
+    Ready,
+    Unload,
+    UnmapRegion,
+)
 from verifier.workers._pipeline import Pipeline, Submitted
 from verifier.workers._slots import Slots
 
 __all__ = ["main"]
 
+_log = logging.getLogger(__name__)
+
 
 class Child:
     """One device and its loaded instances."""
 
-    def __init__(self, driver: Driver, pipeline: Pipeline, control: Connection, batches: Connection) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        pipeline: Pipeline,
+        regions: MappedRegions,
+        control: Connection,
+        batches: Connection,
+    ) -> None:
         self._driver = driver
         self._pipeline = pipeline
+        self._regions = regions
         self._control = control
         self._batches = batches
         self._instances: dict[int, Instance] = {}
@@ -57,10 +83,25 @@ class Child:
 
     def _next_job(self) -> Job | None:
         try:
-            job: Job | None = self._batches.recv()
+            while True:
+                message: Job | MapRegion | UnmapRegion | None = self._batches.recv()
+                if isinstance(message, MapRegion):
+                    self._map(message)
+                elif isinstance(message, UnmapRegion):
+                    self._regions.unmap(message.region)
+                else:
+                    return message
         except EOFError:  # the parent is gone
             return None
-        return job
+
+    def _map(self, message: MapRegion) -> None:
+        fd = reduction.recv_handle(self._batches)
+        try:
+            self._regions.map(message.region, fd, message.nbytes, changeable=message.changeable)
+        except BackendError as error:
+            if error.sticky:
+                raise
+            _log.warning("%s", error)  # batches that need it fail, and say so
 
     def _submit(self, job: Job) -> Submitted | Failed | Late:
         if job.deadline is not None and time.monotonic() > job.deadline:
@@ -131,11 +172,13 @@ def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
             resources.callback(driver.close)
             if not driver.info.unified:
                 resources.callback(driver.register(slots.memory).close)
-            pipeline = Pipeline(driver, slots.slots, options)
+            regions = MappedRegions(driver)
+            resources.callback(regions.close)
+            pipeline = Pipeline(driver, slots.slots, options, regions)
             resources.callback(pipeline.close)
         except Exception as error:
             control.send(Problem.of(error))
             return
         device: DeviceInfo = dataclasses.replace(driver.info, id=hello.device_id)
         control.send(device)
-        Child(driver, pipeline, control, batches).serve()
+        Child(driver, pipeline, regions, control, batches).serve()

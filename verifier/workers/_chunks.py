@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from verifier.drivers._abi import BatchStruct
 from verifier.model import Bytes
+from verifier.workers._borrowed import Borrowed
 from verifier.workers._layout import Layout, aligned
 
 __all__ = ["Chunk", "Copy", "chunk_items", "copied_chunk", "in_place_chunk"]
 
 
 class Copy(NamedTuple):
-    """Bytes of the slot and where they lie on the device, relative to the chunk's memory."""
+    """Bytes of the slot, or of a region, and where they lie on the device, relative to the chunk's memory."""
 
-    slot: int
+    slot: int  # offset there
     nbytes: int
     device: int
+    region: int = 0  # 0: the slot
 
 
 class Chunk(NamedTuple):
@@ -77,9 +80,9 @@ def in_place_chunk(layout: Layout, begin: int, items: int) -> Chunk:
     return Chunk(begin, items, 0, [], [], columns, layout.constant, layout.codes + begin, outputs)
 
 
-def copied_chunk(slot: Bytes, layout: Layout, begin: int, items: int) -> Chunk:
-    """A chunk with memory of its own. A chunk that is the whole batch is laid out as its slot: one copy each way."""
-    if items == layout.items:
+def copied_chunk(slot: Bytes, layout: Layout, begin: int, items: int, borrowed: Sequence[Borrowed] = ()) -> Chunk:
+    """A chunk with memory of its own. One that is the whole slot is laid out as it is there: one copy each way."""
+    if items == layout.items and not borrowed:
         return in_place_chunk(layout, 0, items)._replace(
             nbytes=layout.valid,
             copies_in=[Copy(0, layout.codes, 0)],
@@ -116,10 +119,25 @@ def copied_chunk(slot: Bytes, layout: Layout, begin: int, items: int) -> Chunk:
         begin,
         items,
         end,
-        [copy for copy in copies_in if copy.nbytes],
+        [piece for copy in copies_in if copy.nbytes for piece in _pieces(copy, borrowed)],
         [codes, *outputs],
         columns,
         constant.device,
         codes.device,
         [output.device for output in outputs],
     )
+
+
+def _pieces(copy: Copy, borrowed: Sequence[Borrowed]) -> Iterator[Copy]:
+    """A copy from the slot, with what lies in regions copied from there."""
+    begin, end = copy.slot, copy.slot + copy.nbytes
+    for at, nbytes, region, offset in borrowed:
+        first, last = max(begin, at), min(end, at + nbytes)
+        if first >= last:
+            continue
+        if begin < first:
+            yield Copy(begin, first - begin, copy.device + begin - copy.slot)
+        yield Copy(offset + first - at, last - first, copy.device + first - copy.slot, region)
+        begin = last
+    if begin < end:
+        yield Copy(begin, end - begin, copy.device + begin - copy.slot)

@@ -68,6 +68,11 @@ class Fleet:
             self.close()
             raise
 
+    def unmap(self, number: int) -> None:
+        """Has every worker let go of a region that no batch uses any more."""
+        for worker in self.workers:
+            worker.unmap(number)
+
     def close(self) -> None:
         """Closes all at once, bounded in time."""
         _all(self.workers, Worker.close)

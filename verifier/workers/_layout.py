@@ -5,7 +5,7 @@ A slot holds the columns, the constant, then the results: codes, outputs, and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -104,19 +104,33 @@ def wipe(slot: Bytes, places: Sequence[tuple[int, int]]) -> None:
         slot[begin : begin + nbytes] = 0
 
 
-def write_parts(slot: Bytes, layout: Layout, parts: Sequence[Batch], constant: bytes | bytearray) -> None:
-    """Writes the parts' columns and the constant to their places."""
+def write_parts(
+    slot: Bytes,
+    layout: Layout,
+    parts: Sequence[Batch],
+    constant: bytes | bytearray,
+    borrowed: Collection[int] = frozenset(),
+) -> None:
+    """Writes the parts' columns and the constant to their places, but not what begins at a place in `borrowed`."""
     for place, columns in zip(layout.inputs, zip(*(part.inputs for part in parts), strict=True), strict=True):
         data = slot[place.data : place.data + place.nbytes]
-        if len(columns) == 1:
-            data[:] = columns[0].data
-        else:
-            np.concatenate([column.data for column in columns], out=data)
+        _write_data(data, [column.data for column in columns], place.data, borrowed)
         if place.offsets >= 0:
             ends = slot[place.offsets : place.offsets + 4 * (layout.items + 1)].view(np.uint32)
             _write_offsets(ends, columns, [part.items for part in parts])
     if constant:
         slot[layout.constant : layout.constant + len(constant)] = np.frombuffer(constant, np.uint8)
+
+
+def _write_data(target: Bytes, parts: list[Bytes], at: int, borrowed: Collection[int]) -> None:
+    if not borrowed:
+        np.concatenate(parts, out=target)
+        return
+    begin = 0
+    for part in parts:
+        if at + begin not in borrowed or not part.size:
+            target[begin : begin + part.size] = part
+        begin += part.size
 
 
 def _write_offsets(

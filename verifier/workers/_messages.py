@@ -7,6 +7,7 @@ from typing import NamedTuple
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeviceUnavailableError, PluginError, VerifierError
 from verifier.manifest import Operation
+from verifier.workers._borrowed import Borrowed
 from verifier.workers._layout import Layout
 from verifier.workers._options import WorkerOptions
 
@@ -17,11 +18,13 @@ __all__ = [
     "Job",
     "Late",
     "Load",
+    "MapRegion",
     "OperationPlan",
     "Plan",
     "Problem",
     "Ready",
     "Unload",
+    "UnmapRegion",
 ]
 
 
@@ -107,6 +110,21 @@ class Job(NamedTuple):
     deadline: float | None  # time.monotonic(), which is the machine's and so both processes'
     layout: Layout
     secret: bool = False  # copies of the inputs are overwritten after use
+    borrowed: tuple[Borrowed, ...] = ()  # what is to be read in regions, in rising order
+
+
+class MapRegion(NamedTuple):
+    """To the child, in front of the first batch that needs it, with a descriptor behind it."""
+
+    region: int
+    nbytes: int
+    changeable: bool
+
+
+class UnmapRegion(NamedTuple):
+    """To the child, behind the last batch that needed it."""
+
+    region: int
 
 
 class Done(NamedTuple):

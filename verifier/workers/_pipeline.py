@@ -18,6 +18,7 @@ from verifier.errors import BackendError
 from verifier.model import Bytes
 from verifier.workers._chunks import chunk_items, copied_chunk, in_place_chunk
 from verifier.workers._instance import Instance, LoadedOperation
+from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import Job
 from verifier.workers._options import WorkerOptions
 from verifier.workers._stream import GrowingBuffer, PipelineStream
@@ -37,10 +38,20 @@ class Submitted:
 
 
 class Pipeline:
-    """The streams of one device. `slots` are the shared memory that batches lie in, page-locked by the caller."""
+    """The streams of one device. `slots` are the shared memory that batches lie in, page-locked by the caller.
 
-    def __init__(self, driver: Driver, slots: Sequence[Bytes], options: WorkerOptions) -> None:
+    `regions` are where jobs may have columns instead of in their slots.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        slots: Sequence[Bytes],
+        options: WorkerOptions,
+        regions: MappedRegions | None = None,
+    ) -> None:
         self._driver = driver
+        self._regions = regions or MappedRegions(driver)
         self._slots = slots
         self._options = options
         self._unified = driver.info.unified
@@ -51,6 +62,9 @@ class Pipeline:
     def submit(self, instance: Instance, job: Job) -> Submitted:
         """Puts a batch on the streams. Raises BackendError, and then the device does nothing of it any more."""
         operation = instance.operations[job.operation]
+        if self._unified:
+            layout = self._regions.in_place(self._slots[job.slot], job.layout, job.borrowed)
+            job = job._replace(layout=layout, borrowed=())
         start: Event | None = None
         used: dict[int, PipelineStream] = {}
         ends: list[Event] = []
@@ -126,7 +140,7 @@ class Pipeline:
         if self._unified:
             chunk = in_place_chunk(job.layout, begin, items)
         else:
-            chunk = copied_chunk(slot, job.layout, begin, items)
+            chunk = copied_chunk(slot, job.layout, begin, items, job.borrowed)
         base, item_scratch, lane_scratch = target.hold(
             chunk.nbytes,
             (items + 31) // 32 * 32 * instance.info.scratch_item_bytes,
@@ -136,7 +150,8 @@ class Pipeline:
         batch.item_scratch = item_scratch
         batch.lane_scratch = lane_scratch
         for copy in chunk.copies_in:
-            stream.copy_in(base + copy.device, slot[copy.slot : copy.slot + copy.nbytes])
+            source = self._regions.memory(copy.region) if copy.region else slot
+            stream.copy_in(base + copy.device, source[copy.slot : copy.slot + copy.nbytes])
         stream.fill(batch.codes, _UNDECIDED, items)
         # A bit of `valid` counts only where `decided` is set, so this one suffices.
         stream.fill(batch.decided, 0, (items + 31) // 32 * 4)

@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from multiprocessing import reduction
 
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeadlineError
 from verifier.model import Batch, BatchKey, BatchResult
+from verifier.regions import Region
+from verifier.workers._borrowed import find_borrowed, regions_of
 from verifier.workers._layout import Layout, secrets, wipe, write_parts
 from verifier.workers._messages import (
     Answer,
@@ -23,11 +26,13 @@ from verifier.workers._messages import (
     Job,
     Late,
     Load,
+    MapRegion,
     Plan,
     Problem,
     Reply,
     Request,
     Unload,
+    UnmapRegion,
 )
 from verifier.workers._options import WorkerOptions
 from verifier.workers._results import read_results
@@ -79,6 +84,7 @@ class Process:
         self._asking = threading.Lock()
         self._loads = threading.Lock()
         self._flights: dict[int, _Flight] = {}
+        self._mapped: set[int] = set()  # regions that the child has; guarded by `_sending`
         self._free = list(range(options.slots))
         self._tickets = 0
         self._head_since = 0.0
@@ -137,7 +143,8 @@ class Process:
         """Sends a batch. Raises BackendError, DeadlineError where it could not be sent."""
         slot = self._take_slot(deadline)
         try:
-            write_parts(self._slots[slot], layout, parts, key.constant)
+            borrowed = find_borrowed(layout, key, parts)
+            write_parts(self._slots[slot], layout, parts, key.constant, {piece.at for piece in borrowed})
         except BaseException:
             self._free_slot(slot)
             raise
@@ -146,17 +153,48 @@ class Process:
                 self._require()
                 self._tickets += 1
                 places = secrets(layout, key)
-                job = Job(self._tickets, slot, instance_id, operation, key.parameters, deadline, layout, bool(places))
+                job = Job(
+                    self._tickets,
+                    slot,
+                    instance_id,
+                    operation,
+                    key.parameters,
+                    deadline,
+                    layout,
+                    bool(places),
+                    borrowed,
+                )
                 flight = _Flight(job, [part.items for part in parts], places)
                 flight.future.set_running_or_notify_cancel()
                 if not self._flights:
                     self._head_since = time.monotonic()
                 self._flights[job.ticket] = flight
             try:
+                if borrowed:
+                    self._map(regions_of(parts))
                 self._batches.send(job)
             except OSError:
                 self.lose("died")
         return flight.future
+
+    def _map(self, regions: dict[int, Region]) -> None:
+        """Gives the child the regions that it has not. Raises OSError."""
+        for number, region in regions.items():
+            if number not in self._mapped:
+                self._batches.send(MapRegion(number, region.nbytes, region.changeable))
+                reduction.send_handle(self._batches, region.fd, self.pid)
+                self._mapped.add(number)
+
+    def unmap(self, number: int) -> None:
+        """Has the child let go of a region that no batch uses any more."""
+        with self._sending:
+            if number not in self._mapped or self.loss is not None or self._stopping:
+                return
+            self._mapped.remove(number)
+            try:
+                self._batches.send(UnmapRegion(number))
+            except OSError:
+                self.lose("died")
 
     def overdue(self) -> bool:
         """Whether the oldest batch has run longer than it may."""

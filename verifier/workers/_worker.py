@@ -179,6 +179,12 @@ class Worker:
         process = self._process
         return process.room() if process is not None and self.state is WorkerState.UP else 0
 
+    def unmap(self, number: int) -> None:
+        """Has the process let go of a region that no batch uses any more."""
+        process = self._process
+        if process is not None:
+            process.unmap(number)
+
     def close(self) -> None:
         """Refuses new batches, waits for those in flight, ends the process. Bounded in time; idempotent."""
         with self._lock:
