@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from node_adapter.errors import FormatError
 
-__all__ = ["Item", "encode_list", "read"]
+__all__ = ["Item", "encode_integer", "encode_list", "encode_string", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,23 @@ def read(data: bytes, at: int = 0, end: int | None = None) -> Item:
     return Item(data, at, start, start + length, is_list)
 
 
+def encode_integer(value: int) -> bytes:
+    """A number, without leading zeros."""
+    return encode_string(value.to_bytes((value.bit_length() + 7) // 8, "big"))
+
+
 def encode_list(payload: bytes) -> bytes:
     """The list whose items' encodings are `payload`."""
-    if len(payload) < 56:
-        return bytes([0xC0 + len(payload)]) + payload
-    length = len(payload).to_bytes((len(payload).bit_length() + 7) // 8, "big")
-    return bytes([0xF7 + len(length)]) + length + payload
+    return _prefixed(payload, 0xC0)
+
+
+def encode_string(content: bytes) -> bytes:
+    """A string."""
+    return content if len(content) == 1 and content[0] < 0x80 else _prefixed(content, 0x80)
+
+
+def _prefixed(content: bytes, base: int) -> bytes:
+    if len(content) < 56:
+        return bytes([base + len(content)]) + content
+    length = len(content).to_bytes((len(content).bit_length() + 7) // 8, "big")
+    return bytes([base + 55 + len(length)]) + length + content

@@ -1,8 +1,9 @@
-"""Ethereum blocks in RLP, one after another: the senders' signatures of every transaction type.
+"""Ethereum blocks in RLP, one after another, or in an era1 file: the senders' signatures of every transaction type.
 
 Transaction types: legacy (with and without EIP-155), 1 (EIP-2930), 2 (EIP-1559), 3 (EIP-4844) and 4 (EIP-7702, whose
 authorisations are signed, too). A block does not name senders: they are recovered from the signatures, over
-Keccak-256 of what is signed, which the daemon computes.
+Keccak-256 of what is signed, which the daemon computes. That finds a sender for almost any transaction: whether the
+transactions are those of the header is told by its root over them, which is compared.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Iterator
 
 from node_adapter.client import Algorithm, Hash, InputKind, LowS, Scheme, SignatureEncoding
 from node_adapter.errors import FormatError
-from node_adapter.formats._rlp import Item, encode_list, read
+from node_adapter.formats import _era1
+from node_adapter.formats._rlp import Item, encode_integer, encode_list, read
 from node_adapter.formats._signed import Record, Signed, Unverifiable
+from node_adapter.formats._trie import transactions_root
 
 __all__ = ["records"]
 
@@ -30,32 +33,56 @@ _OLD_SCHEME = Scheme(Algorithm.ECDSA_SECP256K1, InputKind.MESSAGE, SignatureEnco
 _SIGNED_FIELDS = {1: 8, 2: 9, 3: 11, 4: 10}
 _AUTHORISATIONS = 9  # their field in type 4
 _AUTHORISATION_MAGIC = b"\x05"
-_NUMBER = 8  # the block number's field in the header
+_TRANSACTIONS_ROOT, _NUMBER = 4, 8  # their fields in the header
 
 
 def records(data: bytes, *, chain_id: int | None = None) -> Iterator[Record]:
     """The blocks of a file, in order.
 
     With `chain_id`, what is signed for another chain is not verifiable. Raises FormatError at the byte that is
-    wrong; the blocks before it have been given by then.
+    wrong, in an era1 file at the record; the blocks before it have been given by then.
     """
+    if data[:2] == _era1.VERSION:
+        for offset, head, body in _era1.blocks(data):
+            try:
+                record = _block(_whole(head), _whole(body).children(least=2)[0], chain_id)
+            except FormatError as error:
+                raise FormatError(
+                    offset, f"{error.problem}, at byte {error.offset} of what it uncompresses to"
+                ) from None
+            yield record
+        return
     at = 0
     while at < len(data):
         block = read(data, at)
-        yield _block(block, chain_id)
+        header, transactions = block.children(least=3)[:2]
+        yield _block(header, transactions, chain_id)
         at = block.stop
 
 
-def _block(block: Item, chain_id: int | None) -> Record:
-    header, transactions = block.children(least=3)[:2]
-    number = header.children(least=_NUMBER + 1)[_NUMBER].integer(8)
-    signed: list[Signed] = []
-    unverifiable: list[Unverifiable] = []
+def _whole(data: bytes) -> Item:
+    """The item that `data` is."""
+    item = read(data)
+    if item.stop != len(data):
+        raise FormatError(item.stop, f"{len(data) - item.stop} bytes behind an item")
+    return item
+
+
+def _block(header: Item, transactions: Item, chain_id: int | None) -> Record:
+    fields = header.children(least=_NUMBER + 1)
+    name = f"block {fields[_NUMBER].integer(8)}"
     items = transactions.children()
-    for place, item in enumerate(items):
-        for found in _transaction(item, f"block {number} transaction {place}", chain_id):
-            (signed if isinstance(found, Signed) else unverifiable).append(found)  # type: ignore[arg-type]
-    return Record(f"block {number}", len(items), tuple(signed), tuple(unverifiable))
+    found = [
+        entry
+        for place, item in enumerate(items)
+        for entry in _transaction(item, f"{name} transaction {place}", chain_id)
+    ]
+    root = transactions_root([item.raw if item.is_list else item.string() for item in items])
+    told = fields[_TRANSACTIONS_ROOT].string(32)
+    if root != told:
+        why = f"transactions root mismatch: the transactions here have {root.hex()}, the header {told.hex()}"
+        found.append(Unverifiable(f"{name} header", why))
+    return Record.of(name, len(items), found)
 
 
 def _transaction(item: Item, where: str, chain_id: int | None) -> Iterator[Signed | Unverifiable]:
@@ -75,16 +102,16 @@ def _transaction(item: Item, where: str, chain_id: int | None) -> Iterator[Signe
     fields = body.children()
     if len(fields) != count + 3:
         raise FormatError(body.at, f"transaction of type {kind[0]} with {len(fields)} fields; it has {count + 3}")
-    yield _signed(where, fields[0].integer(), kind + _list(fields[:count]), fields[count:], chain_id)
+    yield _signed(where, fields[0], kind + _list(fields[:count]), fields[count:], chain_id)
     if kind[0] == 4:
         for place, entry in enumerate(fields[_AUTHORISATIONS].children()):
             parts = entry.children()
             if len(parts) != 6:
                 raise FormatError(entry.at, f"authorisation with {len(parts)} fields; it has 6")
-            # An authorisation with chain id 0 holds on every chain.
-            chain = parts[0].integer() or chain_id or 0
             message = _AUTHORISATION_MAGIC + _list(parts[:3])
-            yield _signed(f"{where} authorisation {place}", chain, message, parts[3:], chain_id)
+            # An authorisation with chain id 0 holds on every chain.
+            told = chain_id if parts[0].integer() else None
+            yield _signed(f"{where} authorisation {place}", parts[0], message, parts[3:], told)
 
 
 def _legacy(item: Item, where: str, chain_id: int | None) -> Signed | Unverifiable:
@@ -98,23 +125,25 @@ def _legacy(item: Item, where: str, chain_id: int | None) -> Signed | Unverifiab
         return Unverifiable(where, f"v is {v} at byte {fields[6].at}; it is 27, 28, or 35 and more")
     chain = (v - 35) // 2
     if chain_id is not None and chain != chain_id:
-        return _foreign(where, chain, chain_id)
-    suffix = _integer(chain) + b"\x80\x80"
+        return _foreign(where, chain, fields[6].at, chain_id)
+    suffix = encode_integer(chain) + b"\x80\x80"
     message = encode_list(item.data[fields[0].at : fields[5].stop] + suffix)
     return Signed(where, _SCHEME, message, _rsv(fields[7], fields[8], (v - 35) % 2), recover=True)
 
 
-def _signed(where: str, chain: int, message: bytes, signature: list[Item], told: int | None) -> Signed | Unverifiable:
-    if told is not None and chain != told:
-        return _foreign(where, chain, told)
+def _signed(
+    where: str, chain: Item, message: bytes, signature: list[Item], told: int | None
+) -> Signed | Unverifiable:
+    if told is not None and chain.integer() != told:
+        return _foreign(where, chain.integer(), chain.at, told)
     parity = signature[0].integer(32)
     if parity > 1:
         return Unverifiable(where, f"y parity is {parity} at byte {signature[0].at}; it is 0 or 1")
     return Signed(where, _SCHEME, message, _rsv(signature[1], signature[2], parity), recover=True)
 
 
-def _foreign(where: str, chain: int, told: int) -> Unverifiable:
-    return Unverifiable(where, f"signed for chain {chain}, not {told}")
+def _foreign(where: str, chain: int, at: int, told: int) -> Unverifiable:
+    return Unverifiable(where, f"signed for chain {chain} at byte {at}, not for {told}")
 
 
 def _rsv(r: Item, s: Item, parity: int) -> bytes:
@@ -124,8 +153,3 @@ def _rsv(r: Item, s: Item, parity: int) -> bytes:
 def _list(fields: list[Item]) -> bytes:
     """The list of these neighbouring fields, taken as they stand."""
     return encode_list(fields[0].data[fields[0].at : fields[-1].stop])
-
-
-def _integer(value: int) -> bytes:
-    content = value.to_bytes((value.bit_length() + 7) // 8, "big")
-    return content if len(content) == 1 and content[0] < 0x80 else bytes([0x80 + len(content)]) + content
