@@ -38,6 +38,7 @@ class LocalVerifier:
             "server": {"listen": ["127.0.0.1:0"]},
             "health": {"listen": ["127.0.0.1:0"]},
             "metrics": {"listen": ""},
+            "status": {"listen": ""},
             # The host's admin socket is for the daemon: whoever administers it does not mean a node's own verifier.
             "admin": {"listen": []},
             "devices": {"use": ["cpu"]},

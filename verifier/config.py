@@ -13,7 +13,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
@@ -42,6 +42,10 @@ def default_admin_address() -> str:
     return f"unix:{folder}/verifier/admin.sock"
 
 
+SocketMode = Annotated[str, Field(pattern="^0?[0-7]{3}$")]  # octal, as chmod takes it
+SubjectPattern = Annotated[str, Field(pattern=r"^(\*|(CN|O|OU|SAN)=.+)$")]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
@@ -54,6 +58,7 @@ class ServerSettings(_Section):
     tls_key_file: Path | None = None
     tls_client_ca_file: Path | None = None  # PEM; clients must then show a certificate that it signed
     insecure: bool = False  # allows listening beyond this host without TLS
+    socket_mode: SocketMode = "0660"  # of a Unix socket
     max_items: int = Field(default=1 << 20, ge=1, le=1 << 24)
     max_batch_bytes: int = Field(default=48 * _MIB, ge=4096)
     max_message_bytes: int = Field(default=64 * _MIB, ge=8192, le=(1 << 31) - 1)
@@ -68,18 +73,60 @@ class HealthSettings(_Section):
     """The listener that has health alone, and never waits behind work. The work's listener has health too."""
 
     listen: tuple[str, ...] = ("127.0.0.1:50052",)
+    insecure: bool = False  # allows listening beyond this host
 
 
 class AdminSettings(_Section):
-    """The listener of plugin administration. Whoever reaches it may load code: keep it a Unix socket."""
+    """The listener of plugin administration. Whoever may use it may load code.
+
+    A Unix socket serves whom its mode lets in. host:port needs mutual TLS, and serves the role admin.
+    """
 
     listen: tuple[str, ...] = ("auto",)  # auto: default_admin_address(), unless another daemon has it
+    socket_mode: SocketMode = "0600"
 
 
 class MetricsSettings(_Section):
     """The listener that Prometheus scrapes; empty: none."""
 
     listen: str = "127.0.0.1:9464"
+    insecure: bool = False  # allows listening beyond this host
+
+
+class StatusSettings(_Section):
+    """The listener of the status page and of `verifier top`; empty: none."""
+
+    listen: str = "auto"  # auto: 127.0.0.1:9465, unless something else has it
+    insecure: bool = False  # allows listening beyond this host
+
+
+class RoleSettings(_Section):
+    """Whose certificate has which role: "*", or CN=, O=, OU= or SAN= and a value in which * and ? may stand."""
+
+    verify: tuple[SubjectPattern, ...] = ("*",)
+    cipher: tuple[SubjectPattern, ...] = ("*",)
+    admin: tuple[SubjectPattern, ...] = ()
+    # Of callers without a certificate: where there is no mutual TLS, and on Unix sockets.
+    without_certificate: tuple[Literal["verify", "cipher"], ...] = ("verify", "cipher")
+
+
+class RateSettings(_Section):
+    """What one caller in a role may have a second; absent: no limit. A stream is slowed, a single call refused."""
+
+    verify_calls_per_s: float | None = Field(default=None, gt=0)
+    verify_items_per_s: float | None = Field(default=None, gt=0)
+    cipher_calls_per_s: float | None = Field(default=None, gt=0)
+    cipher_bytes_per_s: float | None = Field(default=None, gt=0)
+    admin_calls_per_s: float | None = Field(default=None, gt=0)
+    burst_s: float = Field(default=1.0, gt=0, le=3600)  # of so many seconds' worth
+
+
+class TracingSettings(_Section):
+    """Spans to an OpenTelemetry collector; needs the extra `tracing`."""
+
+    endpoint: str = ""  # of OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty: no spans
+    headers: SecretStr = SecretStr("")  # name=value,name=value: what the collector wants to let us in
+    sample_ratio: float = Field(default=0.01, ge=0, le=1)  # of the calls whose client has not decided it
 
 
 class DeviceSettings(_Section):
@@ -162,6 +209,10 @@ class Settings(BaseSettings):
     health: HealthSettings = HealthSettings()
     admin: AdminSettings = AdminSettings()
     metrics: MetricsSettings = MetricsSettings()
+    status: StatusSettings = StatusSettings()
+    roles: RoleSettings = RoleSettings()
+    rates: RateSettings = RateSettings()
+    tracing: TracingSettings = TracingSettings()
     devices: DeviceSettings = DeviceSettings()
     scheduling: SchedulingSettings = SchedulingSettings()
     plugins: PluginSettings = PluginSettings()
@@ -175,6 +226,8 @@ class Settings(BaseSettings):
             raise ValueError("server.tls_certificate_file and server.tls_key_file belong together")
         if server.tls_client_ca_file and not server.tls_certificate_file:
             raise ValueError("server.tls_client_ca_file needs server.tls_certificate_file")
+        if self.roles.admin and not server.tls_client_ca_file:
+            raise ValueError("roles.admin needs server.tls_client_ca_file: roles are read from clients' certificates")
         if server.max_batch_bytes > _SLOT_SHARE * slot_bytes:
             raise ValueError(
                 f"server.max_batch_bytes: {server.max_batch_bytes} must not be above three quarters of "
@@ -263,7 +316,8 @@ def show(settings: Settings) -> str:
     for section in type(settings).model_fields:
         lines.append(f"[{section}]")
         for name, value in getattr(settings, section):
-            lines.append(f"# {name} =" if value is None else f"{name} = {_toml(value)}")
+            hidden = value is None or isinstance(value, SecretStr)
+            lines.append(f"{'# ' if hidden else ''}{name} ={'' if value is None else f' {_toml(value)}'}")
         lines.append("")
     return "\n".join(lines)
 

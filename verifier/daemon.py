@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import grpc
 import structlog
@@ -24,6 +25,9 @@ from verifier._keeper import Keeper
 from verifier.api import (
     HEALTH_SERVICE,
     SERVICE,
+    Access,
+    CallInterceptor,
+    Denial,
     Health,
     KeySetLimits,
     KeySets,
@@ -36,13 +40,13 @@ from verifier.api import (
     split_address,
     tune_malloc,
 )
-from verifier.api.admin import admin_server
+from verifier.api.admin import admin_server, certificate_subject
 from verifier.config import Settings, default_admin_address
 from verifier.drivers import probe_devices
 from verifier.errors import ConfigError, DeviceUnavailableError, VerifierError
 from verifier.registry import Registry, RegistryOptions, Watcher, load_all
 from verifier.scheduling import QueueLimits, Scheduler, SchedulingOptions
-from verifier.telemetry import Metrics, MetricsServer, set_up_logs
+from verifier.telemetry import Metrics, MetricsServer, open_tracing, set_up_logs
 from verifier.workers import Fleet, WorkerOptions
 
 __all__ = ["Daemon", "devices_in_use"]
@@ -50,6 +54,7 @@ __all__ = ["Daemon", "devices_in_use"]
 _log = structlog.get_logger(__name__)
 
 _SPARE_CALLS = 16  # for calls that do no work: limits, health
+_HEALTH_BYTES = 64 << 10  # of one message to the health listener
 
 
 def devices_in_use(use: Sequence[str]) -> list[str]:
@@ -88,9 +93,10 @@ class Daemon:
         self.health_addresses: tuple[str, ...] = ()
         self.metrics_port: int | None = None
         self.start_s = 0.0
-        insecure = settings.server.insecure
-        self._health_listener = Listener("health.listen", settings.health.listen, insecure=insecure)
-        self._listener = self._checked_listener()
+        self._tls = self._checked_tls()
+        self._listener, self._health_listener, metrics_listener = self._listeners()
+        for listener in (self._listener, self._health_listener, metrics_listener):
+            listener.check()
         self._health = Health()
         self._stop_lock = threading.Lock()
         self._report: dict[str, int] | None = None
@@ -101,15 +107,24 @@ class Daemon:
         self.service: VerifierService
         self._work: RpcServer
 
-    def _checked_listener(self) -> Listener:
+    def _checked_tls(self) -> Tls | None:
         server = self.settings.server
-        tls = None
-        if server.tls_certificate_file and server.tls_key_file:
-            tls = Tls(server.tls_certificate_file, server.tls_key_file, server.tls_client_ca_file)
-        listener = Listener("server.listen", server.listen, tls, server.insecure)
-        listener.check()
-        self._health_listener.check()
-        return listener
+        if server.tls_certificate_file is None or server.tls_key_file is None:
+            return None
+        files = server.tls_certificate_file, server.tls_key_file, server.tls_client_ca_file
+        tls = Tls(*files, observer=self.metrics.tls_files_read)
+        tls.check()
+        return tls
+
+    def _listeners(self) -> tuple[Listener, Listener, Listener]:
+        """For work, health and metrics."""
+        server, health, metrics = self.settings.server, self.settings.health, self.settings.metrics
+        mode = int(server.socket_mode, 8)
+        return (
+            Listener("server.listen", server.listen, self._tls, server.insecure, mode),
+            Listener("health.listen", health.listen, None, health.insecure, mode),
+            Listener("metrics.listen", tuple(filter(None, [metrics.listen])), None, metrics.insecure),
+        )
 
     def __enter__(self) -> Daemon:
         self.start()
@@ -128,7 +143,7 @@ class Daemon:
             set_up_logs(self.settings.log.level, self.settings.log.format)
         try:
             tune_malloc()
-            steps = (self._start_metrics, self._start_devices, self._load_plugins, self._start_servers)
+            steps = (self._start_telemetry, self._start_devices, self._load_plugins, self._start_servers)
             took = {step.__name__.removeprefix("_"): _seconds(step) for step in steps}
         except BaseException:
             self._undo.close()
@@ -147,10 +162,13 @@ class Daemon:
             steps_s=took,
         )
 
-    def _start_metrics(self) -> None:
+    def _start_telemetry(self) -> None:
+        tracing = self.settings.tracing
+        self._tracing = open_tracing(tracing.endpoint, tracing.headers.get_secret_value(), tracing.sample_ratio)
+        if self._tracing is not None:
+            self._undo.callback(self._tracing.close)
         if not self.settings.metrics.listen:
             return
-        Listener("metrics.listen", (self.settings.metrics.listen,), insecure=self.settings.server.insecure).check()
         host, port = split_address(self.settings.metrics.listen)
         try:
             server: MetricsServer = self.metrics.serve(host, port)
@@ -243,12 +261,19 @@ class Daemon:
             self.metrics,
         )
         if self.settings.health.listen:
-            health = self._server(self._health_listener, self._add_health, 2, 1024)
+            health = self._server(self._health_listener, self._add_health, 2, 1024, _HEALTH_BYTES)
             self.health_addresses = health.addresses
         for address in self.settings.admin.listen:
             self._open_admin(address)
         calls = server.max_calls + server.max_streams
-        self._work = self._server(self._listener, self._add_work, calls, calls + _SPARE_CALLS)
+        self._work = self._server(
+            self._listener,
+            self._add_work,
+            calls,
+            calls + _SPARE_CALLS,
+            server.max_message_bytes,
+            [self._interceptor()],
+        )
         self.addresses = self._work.addresses
 
     def _open_admin(self, address: str) -> None:
@@ -257,7 +282,7 @@ class Daemon:
         try:
             if wanted.startswith("unix:"):
                 Path(wanted.removeprefix("unix:")).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            admin = admin_server(self.registry, wanted)
+            admin = self._admin_server(wanted)
         except (ConfigError, OSError) as error:
             if address != "auto":
                 raise
@@ -266,8 +291,38 @@ class Daemon:
         admin.start()
         self._undo.callback(lambda server: server.stop(1.0).wait(), admin)
 
+    def _admin_server(self, address: str) -> grpc.Server:
+        mode = int(self.settings.admin.socket_mode, 8)
+        if address.startswith("unix:"):
+            interceptors = [self._interceptor(admin_socket=True)]
+            return admin_server(self.registry, address, socket_mode=mode, interceptors=interceptors)
+        if self._tls is None or self._tls.client_ca_file is None:
+            return admin_server(self.registry, address)  # which says what is missing
+        return admin_server(
+            self.registry,
+            address,
+            credentials=self._tls.credentials(),
+            actor=certificate_subject,
+            interceptors=[self._interceptor()],
+        )
+
+    def _interceptor(self, *, admin_socket: bool = False) -> CallInterceptor:
+        access = Access.from_settings(
+            self.settings, admin_socket=admin_socket, on_denied=self._denied, count=self.metrics.denied
+        )
+        return CallInterceptor(access, self._tracing, self.metrics.request)
+
+    def _denied(self, denial: Denial) -> None:
+        self.registry.denied(denial.caller, denial.method, f"needs the role {denial.role}")
+
     def _server(
-        self, listener: Listener, add: Callable[[grpc.Server], Sequence[str]], threads: int, max_calls: int
+        self,
+        listener: Listener,
+        add: Callable[[grpc.Server], Sequence[str]],
+        threads: int,
+        max_calls: int,
+        max_message_bytes: int,
+        interceptors: Sequence[grpc.ServerInterceptor[Any, Any]] = (),
     ) -> RpcServer:
         settings = self.settings.server
         server = RpcServer(
@@ -275,8 +330,9 @@ class Daemon:
             add,
             threads=threads,
             max_calls=max_calls,
-            max_message_bytes=settings.max_message_bytes,
+            max_message_bytes=max_message_bytes,
             keepalive_s=settings.keepalive_s,
+            interceptors=interceptors,
         )
         server.start()
         self._undo.callback(server.stop, 1.0)

@@ -3,7 +3,9 @@
     VerifierError
     ├── RequestError          the caller's fault             INVALID_ARGUMENT
     │   ├── NotServedError    no active plugin serves it     FAILED_PRECONDITION
-    │   └── NotFoundError     an unknown handle or version   NOT_FOUND
+    │   ├── NotFoundError     an unknown handle or version   NOT_FOUND
+    │   └── KeyInUseError     a deleted key is in use yet    FAILED_PRECONDITION
+    ├── DeniedError           the caller's role forbids it   PERMISSION_DENIED
     ├── CapacityError         full for now, try again        RESOURCE_EXHAUSTED
     ├── DeadlineError         too late                       DEADLINE_EXCEEDED
     ├── BackendError          a device or its worker failed  UNAVAILABLE
@@ -29,7 +31,9 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "DeadlineError",
+    "DeniedError",
     "DeviceUnavailableError",
+    "KeyInUseError",
     "ManifestError",
     "NotFoundError",
     "NotServedError",
@@ -63,8 +67,16 @@ class NotFoundError(RequestError):
     """A handle, plugin or version that this daemon does not know."""
 
 
+class KeyInUseError(RequestError):
+    """A key was deleted and calls have it yet."""
+
+
+class DeniedError(VerifierError):
+    """The caller has not the role that the call needs."""
+
+
 class CapacityError(VerifierError):
-    """A queue is full; try again after `retry_after_s`."""
+    """A queue is full, or a rate used up; try again after `retry_after_s`."""
 
     def __init__(self, problem: str, retry_after_s: float) -> None:
         super().__init__(problem)

@@ -58,5 +58,5 @@ def test_the_default_socket_is_the_first_daemons(monkeypatch, tmp_path):
         with Daemon(settings(tmp_path, ["auto"])):
             pass  # runs without
         assert labels(address) == ["parity@1.0.0#1"]
-        with pytest.raises(ConfigError, match="another daemon"), Daemon(settings(tmp_path, [address])):
+        with pytest.raises(ConfigError, match="another process answers there"), Daemon(settings(tmp_path, [address])):
             pass

@@ -11,7 +11,10 @@ import stat
 import grpc
 import pytest
 
-from verifier.api.admin import admin_server, socket_owner
+from verifier.api import Access, CallInterceptor
+from verifier.api._rates import Rates
+from verifier.api._roles import Roles
+from verifier.api.admin import MAX_REQUEST_BYTES, admin_server, socket_owner
 from verifier.errors import ConfigError
 from verifier.registry import AuditLog, Registry
 from verifier.v1 import admin_pb2, admin_pb2_grpc
@@ -139,19 +142,22 @@ def test_what_is_not_trusted_is_denied(serve, fleet, options, make):
 
 def test_calls_without_the_role_are_denied_and_change_nothing(serve, registry, make):
     registry.load(make("p"))
-    admin, _ = serve(registry, authorize=lambda context: None)
+    nobody = Access(Roles({}), Rates({}), on_denied=lambda d: registry.denied(d.caller, d.method, str(d.role)))
+    admin, _ = serve(registry, interceptors=[CallInterceptor(nobody)])
     for method, request in (
         ("List", admin_pb2.ListPluginsRequest()),
         ("Unload", admin_pb2.UnloadPluginRequest(plugin="parity")),
         ("Audit", admin_pb2.AuditRequest()),
     ):
         code, text = refused(getattr(admin, method), request)
-        assert (code, text) == (grpc.StatusCode.PERMISSION_DENIED, "this call needs the admin role")
+        assert (code, "needs the role admin" in text) == (grpc.StatusCode.PERMISSION_DENIED, True)
     assert registry.resolve("verify", "PARITY").instance.state == "ACTIVE"
+    denied = [record for record in registry.audit() if record.outcome == "DeniedError"]
+    assert [record.operation.rpartition("/")[2] for record in denied] == ["List", "Unload", "Audit"]
 
 
 def test_the_audit_says_who(serve, registry, make):
-    admin, _ = serve(registry, authorize=lambda context: "certificate of alice")
+    admin, _ = serve(registry, actor=lambda context: "certificate of alice")
     request = admin_pb2.LoadPluginRequest(plugin=str(make("p")))
     admin.Load(request, metadata=(("verifier-actor", "bob"),), timeout=WAIT_S)
     admin.Unload(admin_pb2.UnloadPluginRequest(plugin="parity"), timeout=WAIT_S)
@@ -167,20 +173,35 @@ def test_the_socket_is_its_owner_s(serve, registry):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_port_needs_roles(registry):
-    for options in ({}, {"authorize": lambda context: "anyone"}):
-        with pytest.raises(ConfigError, match="without mTLS and its roles only unix:/path is allowed"):
+def test_a_port_needs_mutual_tls(registry):
+    for options in ({}, {"actor": lambda context: "anyone"}):
+        with pytest.raises(ConfigError, match=r"without mutual TLS .* only unix:/path is allowed"):
             admin_server(registry, "127.0.0.1:0", **options)
 
 
 def test_an_address_that_cannot_be_bound(registry, tmp_path):
+    (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="admin address unix:"):
-        admin_server(registry, f"unix:{tmp_path}/missing/admin.sock")
+        admin_server(registry, f"unix:{tmp_path}/file/admin.sock")
+
+
+def test_bytes_that_are_no_request(serve, registry):
+    _, path = serve(registry)
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        for method in ("List", "Load", "Audit"):
+            code, text = refused(channel.unary_unary(f"/verifier.v1.PluginAdmin/{method}"), b"\xff\xff")
+            assert (code, "these bytes are not a" in text) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
+def test_a_request_that_is_too_large(serve, registry):
+    admin, _ = serve(registry)
+    code, _ = refused(admin.Load, admin_pb2.LoadPluginRequest(plugin="x" * (MAX_REQUEST_BYTES + 1)))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_a_living_daemon_s_socket_is_left_to_it(serve, registry):
     admin, path = serve(registry)
-    with pytest.raises(ConfigError, match="another daemon answers there"):
+    with pytest.raises(ConfigError, match="another process answers there"):
         admin_server(registry, f"unix:{path}")
     admin.List(admin_pb2.ListPluginsRequest(), timeout=WAIT_S)
 

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
-from dataclasses import dataclass
+import threading
 from pathlib import Path
 
 import grpc
 
 from verifier.errors import ConfigError
 
-__all__ = ["Tls", "check_listener", "is_private", "open_port", "somebody_listens", "split_address"]
+__all__ = ["check_listener", "is_private", "open_port", "somebody_listens", "split_address"]
 
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """PEM files of a listener. With `client_ca_file` clients must show a certificate that it signed."""
-
-    certificate_file: Path
-    key_file: Path
-    client_ca_file: Path | None = None
-
-    def credentials(self) -> grpc.ServerCredentials:
-        """Reads the files. Raises ConfigError naming the setting."""
-        key, certificate = _read("tls_key_file", self.key_file), _read("tls_certificate_file", self.certificate_file)
-        if self.client_ca_file is None:
-            return grpc.ssl_server_credentials([(key, certificate)])
-        roots = _read("tls_client_ca_file", self.client_ca_file)
-        return grpc.ssl_server_credentials([(key, certificate)], roots, require_client_auth=True)
-
-
-def _read(setting: str, path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"server.{setting}: {path}: {error.strerror}") from None
+_umask_lock = threading.Lock()
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -63,25 +42,42 @@ def check_listener(setting: str, address: str, *, tls: bool, insecure: bool) -> 
     """Raises ConfigError where others could reach the address and nothing protects it."""
     if not (is_private(address) or tls or insecure):
         raise ConfigError(
-            f"{setting}: {address} can be reached from other hosts: set server.tls_certificate_file and "
-            "server.tls_key_file, or server.insecure = true to have it without TLS"
+            f"{setting}: {address} can be reached from other hosts: {_remedy(setting.partition('.')[0])}"
         )
 
 
-def open_port(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Opens an address and returns it with the port that was taken. Raises ConfigError."""
-    if address.startswith("unix:"):
-        _prepare_socket(Path(address.removeprefix("unix:").removeprefix("//")))
+def _remedy(section: str) -> str:
+    if section == "server":
+        return "set server.tls_certificate_file and tls_key_file, or server.insecure = true to have it without TLS"
+    return f"set {section}.insecure = true to have it all the same; it has neither TLS nor roles"
+
+
+def open_port(
+    server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None, socket_mode: int = 0o660
+) -> str:
+    """Opens an address and returns it with the port that was taken. A Unix socket has `socket_mode` from the moment
+    it exists, and no TLS. Raises ConfigError."""
     try:
-        if credentials is None or address.startswith("unix:"):
+        if address.startswith("unix:"):
+            path = Path(address.removeprefix("unix:").removeprefix("//"))
+            _prepare_socket(path)
+            # The mask is the process's: held for the bind alone.
+            with _umask_lock:
+                mask = os.umask(0o777 & ~socket_mode)
+                try:
+                    server.add_insecure_port(address)
+                finally:
+                    os.umask(mask)
+            path.chmod(socket_mode)
+            return address
+        if credentials is None:
             port = server.add_insecure_port(address)
         else:
             port = server.add_secure_port(address, credentials)
+    except OSError as error:
+        raise ConfigError(f"listen: {address} cannot be opened: {error.strerror}") from None
     except RuntimeError:
         raise ConfigError(f"listen: {address} cannot be opened; is another process there?") from None
-    if address.startswith("unix:"):
-        Path(address.removeprefix("unix:").removeprefix("//")).chmod(0o660)
-        return address
     return f"{address.rpartition(':')[0]}:{port}"
 
 

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 
-from verifier.api._listeners import somebody_listens
+from verifier.api._calls import abort, check_parsed, parser
+from verifier.api._listeners import open_port
+from verifier.api._roles import peer_of
 from verifier.api.status import status_of
 from verifier.errors import ConfigError, RequestError
 from verifier.registry import InstanceStatus, Registry, State
-from verifier.v1 import admin_pb2, admin_pb2_grpc
+from verifier.v1 import admin_pb2
 
-__all__ = ["ACTOR_KEY", "Authorize", "PluginAdmin", "admin_server", "socket_owner"]
+__all__ = ["ACTOR_KEY", "Actor", "PluginAdmin", "admin_server", "certificate_subject", "socket_owner"]
 
 ACTOR_KEY = "verifier-actor"  # metadata: who the caller says it is, recorded beside what is known of it
 MAX_ACTOR = 200
 THREADS = 8
 
-# Who calls, for the audit; None where the caller has not the admin role.
-Authorize = Callable[[grpc.ServicerContext], str | None]
+MAX_REQUEST_BYTES = 64 << 10
 
-_umask_lock = threading.Lock()
+# Who calls, for the audit. Whether the caller may is decided before: by the socket's mode, or by its role.
+Actor = Callable[[grpc.ServicerContext], str]
+
+_METHODS = admin_pb2.DESCRIPTOR.services_by_name["PluginAdmin"]
 
 
 def socket_owner(_context: grpc.ServicerContext) -> str:
@@ -34,12 +36,31 @@ def socket_owner(_context: grpc.ServicerContext) -> str:
     return f"owner of the socket (user {os.geteuid()})"
 
 
-class PluginAdmin(admin_pb2_grpc.PluginAdminServicer):
+def certificate_subject(context: grpc.ServicerContext) -> str:
+    """With mutual TLS: the subject of the caller's certificate."""
+    return peer_of(context).name
+
+
+class PluginAdmin:
     """Thin: every method is one call of the registry."""
 
-    def __init__(self, registry: Registry, authorize: Authorize = socket_owner) -> None:
+    def __init__(self, registry: Registry, actor: Actor = socket_owner) -> None:
         self._registry = registry
-        self._authorize = authorize
+        self._actor = actor
+
+    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """What a gRPC server is given. Requests that do not parse are refused as INVALID_ARGUMENT."""
+        return grpc.method_handlers_generic_handler(
+            _METHODS.full_name,
+            {
+                method.name: grpc.unary_unary_rpc_method_handler(
+                    _checked(getattr(self, method.name)),
+                    parser(getattr(admin_pb2, method.input_type.name)),
+                    getattr(admin_pb2, method.output_type.name).SerializeToString,
+                )
+                for method in _METHODS.methods
+            },
+        )
 
     def List(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: ARG002, N802
         """Every instance."""
@@ -132,13 +153,10 @@ class PluginAdmin(admin_pb2_grpc.PluginAdminServicer):
         return self._call(context, checked)
 
     def _call(self, context: grpc.ServicerContext, work: Callable[[str], Any]) -> Any:
-        actor = self._authorize(context)
-        if actor is None:
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, "this call needs the admin role")
         try:
-            return work(_with_claim(str(actor), context))
+            return work(_with_claim(self._actor(context), context))
         except Exception as error:
-            _abort(context, error)
+            abort(context, status_of(error))
 
 
 def admin_server(
@@ -146,34 +164,30 @@ def admin_server(
     address: str,
     *,
     credentials: grpc.ServerCredentials | None = None,
-    authorize: Authorize = socket_owner,
+    actor: Actor = socket_owner,
+    socket_mode: int = 0o600,
+    interceptors: Sequence[grpc.ServerInterceptor[Any, Any]] = (),
 ) -> grpc.Server:
     """A server of PluginAdmin alone, bound and not yet started.
 
-    `address` is unix:/path (made with mode 0600) or host:port, which needs `credentials` and an `authorize` that
-    checks the caller's certificate. Raises ConfigError where that is not so or the address cannot be bound.
+    `address` is unix:/path, made with `socket_mode`, or host:port. That needs `credentials` of mutual TLS, an `actor`
+    that reads the caller's certificate, and an interceptor that checks its role. Raises ConfigError where that is not
+    so or the address cannot be bound.
     """
-    if not address.startswith("unix:") and (credentials is None or authorize is socket_owner):
-        raise ConfigError(f"admin address {address}: without mTLS and its roles only unix:/path is allowed")
-    if address.startswith("unix:") and somebody_listens(Path(address.removeprefix("unix:"))):
-        raise ConfigError(f"admin address {address}: another daemon answers there")
-    server = grpc.server(ThreadPoolExecutor(THREADS, "admin"), options=(("grpc.so_reuseport", 0),))
-    admin_pb2_grpc.add_PluginAdminServicer_to_server(PluginAdmin(registry, authorize), server)  # type: ignore[no-untyped-call]
+    if not address.startswith("unix:") and (credentials is None or actor is socket_owner or not interceptors):
+        raise ConfigError(
+            f"admin address {address}: without mutual TLS (server.tls_client_ca_file) only unix:/path is allowed"
+        )
+    server = grpc.server(
+        ThreadPoolExecutor(THREADS, "admin"),
+        interceptors=list(interceptors),
+        options=(("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", MAX_REQUEST_BYTES)),
+    )
+    server.add_generic_rpc_handlers((PluginAdmin(registry, actor).handler(),))
     try:
-        # The mask is the process's: held for the bind alone, so that the socket never has another mode.
-        with _umask_lock:
-            mask = os.umask(0o177)
-            try:
-                if credentials is None:
-                    server.add_insecure_port(address)
-                else:
-                    server.add_secure_port(address, credentials)
-            finally:
-                os.umask(mask)
-    except RuntimeError as error:
+        open_port(server, address, credentials, socket_mode)
+    except ConfigError as error:
         raise ConfigError(f"admin address {address}: {error}") from None
-    if address.startswith("unix:"):
-        Path(address.removeprefix("unix:")).chmod(0o600)
     return server
 
 
@@ -182,10 +196,17 @@ def _with_claim(actor: str, context: grpc.ServicerContext) -> str:
     return f"{actor}, says {str(claimed)[:MAX_ACTOR]}" if claimed else actor
 
 
-def _abort(context: grpc.ServicerContext, error: Exception) -> NoReturn:
-    status = status_of(error)
-    context.abort(status.code, status.message)
-    raise AssertionError("abort raises")
+def _checked(handle: Callable[[Any, grpc.ServicerContext], Any]) -> Callable[[Any, grpc.ServicerContext], Any]:
+    """`handle` for requests that are one."""
+
+    def call(request: Any, context: grpc.ServicerContext) -> Any:
+        try:
+            check_parsed(request)
+        except RequestError as error:
+            abort(context, status_of(error))
+        return handle(request, context)
+
+    return call
 
 
 def _instance(status: InstanceStatus) -> Any:

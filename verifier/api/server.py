@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from grpc_reflection.v1alpha import reflection
 
-from verifier.api._listeners import Tls, check_listener, open_port
+from verifier.api._listeners import check_listener, open_port
+from verifier.api._tls import Tls
 from verifier.api._tuning import channel_options
 
 __all__ = ["Listener", "RpcServer"]
@@ -29,6 +30,7 @@ class Listener:
     addresses: tuple[str, ...]
     tls: Tls | None = None
     insecure: bool = False
+    socket_mode: int = 0o660
 
     def check(self) -> None:
         """Raises ConfigError where others could reach an address and nothing protects it."""
@@ -48,18 +50,22 @@ class RpcServer:
         max_calls: int,
         max_message_bytes: int,
         keepalive_s: float,
+        interceptors: Sequence[grpc.ServerInterceptor[Any, Any]] = (),
     ) -> None:
         listener.check()
         self._pool = ThreadPoolExecutor(threads, "grpc")
         self._server = grpc.server(
             self._pool,
+            interceptors=list(interceptors),
             options=channel_options(max_message_bytes, keepalive_s),
             maximum_concurrent_rpcs=max_calls,
         )
         names = add_services(self._server)
         reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], self._server)
         credentials = listener.tls.credentials() if listener.tls else None
-        self.addresses = tuple(open_port(self._server, address, credentials) for address in listener.addresses)
+        self.addresses = tuple(
+            open_port(self._server, address, credentials, listener.socket_mode) for address in listener.addresses
+        )
 
     def start(self) -> None:
         """Accepts calls."""

@@ -85,6 +85,10 @@ class Registry:
         """The newest admin operations, oldest first."""
         return self._audit.records(limit)
 
+    def denied(self, actor: str, method: str, why: str) -> None:
+        """Records a call that its caller may not make."""
+        self._audit.append(AuditRecord(time.time(), actor, method, "", outcome="DeniedError", detail=why))
+
     def subscribe(self, listener: Callable[[InstanceStatus], None]) -> None:
         """Calls `listener` after every change of an instance. It must return at once and not call the registry."""
         self._book.subscribe(listener)

@@ -1,6 +1,16 @@
-"""Metrics and logs."""
+"""Metrics, logs and traces."""
 
 from verifier.telemetry._logs import LogFormat, LogLevel, set_up_logs
 from verifier.telemetry._metrics import Metrics, MetricsServer
+from verifier.telemetry._tracing import CallSpan, Tracing, open_tracing
 
-__all__ = ["LogFormat", "LogLevel", "Metrics", "MetricsServer", "set_up_logs"]
+__all__ = [
+    "CallSpan",
+    "LogFormat",
+    "LogLevel",
+    "Metrics",
+    "MetricsServer",
+    "Tracing",
+    "open_tracing",
+    "set_up_logs",
+]

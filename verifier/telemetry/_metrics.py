@@ -78,6 +78,9 @@ class Metrics:
         self._plugin_state = self._gauge("plugin_state", "1 for the state it is in.", "plugin", "version", "state")
         self._device_up = self._gauge("device_up", "Whether the device's worker takes work.", "device")
         self._in_flight = self._gauge("rpcs_in_flight", "Calls being handled.", "rpc")
+        self._denied = self._counter("denied", "Calls refused for want of a role, or of rate.", "role", "reason")
+        self._tls_reads = self._counter("tls_reloads", "Readings of new certificate files.", "result")
+        self._tls_expires = self._gauge("tls_expiry_timestamp_seconds", "When the certificate in use expires.")
         self._start_s = self._gauge("start_seconds", "From the start of the process until ready.")
         self._gauge("build_info", "What runs here.", "version").labels(__version__).set(1)
 
@@ -148,6 +151,15 @@ class Metrics:
     def device_up(self, device: str, up: bool) -> None:
         """A worker's state changed."""
         self._device_up.labels(device).set(up)
+
+    def denied(self, role: str, reason: str) -> None:
+        """A call was refused: reason "role" or "rate"."""
+        self._denied.labels(role, reason).inc()
+
+    def tls_files_read(self, taken: bool, expires: float) -> None:
+        """Certificate files were read: taken over, or refused. `expires`: what is in use, seconds since the epoch."""
+        self._tls_reads.labels("taken" if taken else "refused").inc()
+        self._tls_expires.set(expires)
 
     def plugin_state(self, plugin: str, version: str, state: str, states: Iterable[str]) -> None:
         """An instance is in `state`, one of `states`."""
