@@ -25,7 +25,7 @@ struct AesInstructions {
 };
 
 // CPUID leaf 1, ECX bit 25, and leaf 7, ECX bit 9. What the library is built for says that the system keeps vectors.
-DEVICE AesInstructions aes_instructions() {
+static AesInstructions aes_find_instructions() {
     u32 a = 1, b, c = 0, d;
     asm volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
     const bool narrow = c >> 25 & 1;
@@ -33,6 +33,9 @@ DEVICE AesInstructions aes_instructions() {
     asm volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
     return {narrow, narrow && (c >> 9 & 1)};
 }
+
+// Asked once, when the library is loaded: in a virtual machine CPUID leaves it, for longer than a stripe takes.
+static const AesInstructions AES_INSTRUCTIONS = aes_find_instructions();
 
 // Eight blocks at once hide an instruction's latency.
 template <bool DECRYPT>
@@ -59,14 +62,13 @@ WITH_AES static void aes_run_stripe(const AesKeys& keys, u8* blocks) {
 }
 
 #if defined(WITH_WIDE_AES)
-// `wide` are the round keys, each four times. A stripe is eight vectors.
-template <bool DECRYPT>
-WITH_WIDE_AES static void aes_run_wide(const AesBlocks* wide, u32 rounds, u8* blocks) {
-    AesBlocks x[8];
-    __builtin_memcpy(x, blocks, sizeof x);
+// A stripe, eight vectors, through ROUNDS rounds. `wide` are the round keys, each four times; they stay in registers.
+template <bool DECRYPT, u32 ROUNDS>
+WITH_WIDE_AES DEVICE void aes_wide_rounds(AesBlocks (&x)[8], const AesBlocks* wide) {
     FULL_UNROLL
     for (u32 i = 0; i < 8; i++) x[i] ^= wide[0];
-    for (u32 r = 1; r < rounds; r++) {
+    FULL_UNROLL
+    for (u32 r = 1; r < ROUNDS; r++) {
         const AesBlocks key = wide[r];
         FULL_UNROLL
         for (u32 i = 0; i < 8; i++)
@@ -74,22 +76,54 @@ WITH_WIDE_AES static void aes_run_wide(const AesBlocks* wide, u32 rounds, u8* bl
     }
     FULL_UNROLL
     for (u32 i = 0; i < 8; i++)
-        x[i] = DECRYPT ? WIDE_AES(aesdeclast, x[i], wide[rounds]) : WIDE_AES(aesenclast, x[i], wide[rounds]);
+        x[i] = DECRYPT ? WIDE_AES(aesdeclast, x[i], wide[ROUNDS]) : WIDE_AES(aesenclast, x[i], wide[ROUNDS]);
+}
+
+template <bool DECRYPT>
+WITH_WIDE_AES DEVICE void aes_wide(AesBlocks (&x)[8], const AesBlocks* wide, u32 rounds) {
+    if (rounds == 10)
+        aes_wide_rounds<DECRYPT, 10>(x, wide);
+    else if (rounds == 12)
+        aes_wide_rounds<DECRYPT, 12>(x, wide);
+    else
+        aes_wide_rounds<DECRYPT, 14>(x, wide);
+}
+
+template <bool DECRYPT>
+WITH_WIDE_AES static void aes_run_wide(const AesBlocks* wide, u32 rounds, u8* blocks) {
+    AesBlocks x[8];
+    __builtin_memcpy(x, blocks, sizeof x);
+    aes_wide<DECRYPT>(x, wide, rounds);
     __builtin_memcpy(blocks, x, sizeof x);
+}
+
+// A stripe of counter mode: the keystream never leaves the registers.
+WITH_WIDE_AES static void aes_ctr_wide(const AesBlocks* wide, u32 rounds, const u8* counter, const u8* in, u8* out) {
+    constexpr u32 AHEAD = 4 * STRIPE_BLOCKS * 16;  // what comes from memory is asked for four stripes early
+    FULL_UNROLL
+    for (u32 i = 0; i < 8; i++) __builtin_prefetch(in + AHEAD + 64 * i), __builtin_prefetch(out + AHEAD + 64 * i, 1);
+    alignas(64) u8 counters[STRIPE_BLOCKS * 16];
+    AesBlocks x[8], data[8];
+    write_counters<16>(counters, counter);
+    __builtin_memcpy(x, counters, sizeof x);
+    aes_wide<false>(x, wide, rounds);
+    __builtin_memcpy(data, in, sizeof data);
+    FULL_UNROLL
+    for (u32 i = 0; i < 8; i++) x[i] ^= data[i];
+    __builtin_memcpy(out, x, sizeof x);
 }
 #endif
 
 template <class C, bool DECRYPT>
 struct InstructionGroup {
     static constexpr u32 GROUP = 1, BLOCK = 16;
+    static constexpr bool HAS_CTR = true;
     DirectGroup<C, DECRYPT> direct;
-    AesInstructions has;
 #if defined(WITH_WIDE_AES)
     AesBlocks wide[15];
 #endif
 
     void open(const Batch& batch) {
-        has = aes_instructions();
         direct.open(batch);
 #if defined(WITH_WIDE_AES)
         for (u32 i = 0; i <= direct.keys.rounds; i++)
@@ -99,12 +133,22 @@ struct InstructionGroup {
 
     void run(u8* blocks) {
 #if defined(WITH_WIDE_AES)
-        if (has.wide) return aes_run_wide<DECRYPT>(wide, direct.keys.rounds, blocks);
+        if (AES_INSTRUCTIONS.wide) return aes_run_wide<DECRYPT>(wide, direct.keys.rounds, blocks);
 #endif
-        if (has.narrow)
+        if (AES_INSTRUCTIONS.narrow)
             aes_run_stripe<DECRYPT>(direct.keys, blocks);
         else
             direct.template run<GROUP>(blocks);
+    }
+
+    void ctr(const u8* counter, const u8* in, u8* out) {
+#if defined(WITH_WIDE_AES)
+        if (AES_INSTRUCTIONS.wide) return aes_ctr_wide(wide, direct.keys.rounds, counter, in, out);
+#endif
+        alignas(64) u8 stream[STRIPE_BLOCKS * BLOCK];
+        write_counters<BLOCK>(stream, counter);
+        run(stream);
+        xor_bytes(out, stream, in, sizeof stream);
     }
 };
 

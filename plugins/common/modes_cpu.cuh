@@ -2,10 +2,12 @@
 #pragma once
 #include "modes.cuh"
 
-// A Direct or a Sliced cipher as something that works in place on GROUP stripes in memory.
+// A Direct or a Sliced cipher as something that works in place on GROUP stripes in memory. One that has a faster way
+// for counter mode says so with HAS_CTR, and does single stripes by `ctr(first counter, in, out)`.
 template <class C, bool DECRYPT>
 struct DirectGroup {
     static constexpr u32 GROUP = 4, BLOCK = C::BLOCK;
+    static constexpr bool HAS_CTR = false;
     typename C::template Tables<DECRYPT> tables;
     typename C::Keys keys;
 
@@ -31,6 +33,7 @@ struct DirectGroup {
 template <class C, bool DECRYPT>
 struct SlicedGroup {
     static constexpr u32 GROUP = LANES, BLOCK = C::BITS / 8;
+    static constexpr bool HAS_CTR = false;
     typename C::Keys keys;
     Quad masks[C::MASKS / 4];
 
@@ -111,6 +114,13 @@ DEVICE void bulk(const Batch& batch, u32 begin, u32 end) {
     G group;
     alignas(64) u8 buffer[G::GROUP * STRIPE] = {};
     group.open(batch);
+    if constexpr (MODE == CTR && G::HAS_CTR) {
+        for (u64 item = begin; item < end; item++)
+            group.ctr(batch.inputs[1].data + item * G::BLOCK, batch.inputs[0].data + item * STRIPE,
+                      batch.outputs[0] + item * STRIPE);
+        wipe(&group, sizeof group);
+        return;
+    }
     for (u32 first = begin; first < end; first += G::GROUP) {
         const u32 count = end - first < G::GROUP ? end - first : G::GROUP;
         const u8* const in = batch.inputs[0].data + (u64)first * STRIPE;

@@ -183,6 +183,7 @@ struct PackedGroup {
 template <class C, bool DECRYPT>
 struct PackedGroup {
     static constexpr u32 GROUP = 4, BLOCK = C::BLOCK;
+    static constexpr bool HAS_CTR = false;
     typename C::Keys keys;
 
     void open(const Batch& batch) {
