@@ -10,6 +10,7 @@ AdapterError
 │   ├── CapacityError     the daemon stayed full
 │   └── UnavailableError  no daemon could be reached, or it failed
 ├── FormatError         bytes are not what their format says; names the offset
+├── LedgerError         a ledger file is not what its schema says; names the column
 └── ChainError          the simulated chain came to a state that its rules exclude
 """
 
@@ -24,6 +25,7 @@ __all__ = [
     "ChainError",
     "DeadlineError",
     "FormatError",
+    "LedgerError",
     "NotServedError",
     "RefusedError",
     "RequestError",
@@ -88,6 +90,15 @@ class FormatError(AdapterError):
     def __init__(self, offset: int, problem: str) -> None:
         super().__init__(f"at byte {offset}: {problem}")
         self.offset = offset
+        self.problem = problem
+
+
+class LedgerError(AdapterError):
+    """A ledger file is not what its schema says; `part` is the column or metadata entry that is wrong."""
+
+    def __init__(self, part: str, problem: str) -> None:
+        super().__init__(f"{part}: {problem}")
+        self.part = part
         self.problem = problem
 
 

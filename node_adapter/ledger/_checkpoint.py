@@ -1,0 +1,73 @@
+"""What is done, so that a run that was cut off goes on where it stopped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from node_adapter.ledger._outcome import Outcome
+
+__all__ = ["Checkpoint"]
+
+
+class Checkpoint:
+    """An append-only file of outcomes, a line each, on the disk before `add` returns.
+
+    A line counts for the file whose digest it names, its row group (whose rows name their schemes) and the digests
+    of the plugins that gave the verdicts: a changed file or plugin is verified again. A last line that was cut off
+    is dropped. One process at a time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._done: dict[tuple[str, int], Outcome] = {}
+        kept = self._read()
+        self._file = path.open("a", encoding="utf-8")
+        if path.stat().st_size > kept:
+            self._file.truncate(kept)
+
+    def _read(self) -> int:
+        """Reads what is there, and returns the bytes up to the end of the last whole line."""
+        if not self.path.exists():
+            return 0
+        data = self.path.read_bytes()
+        kept = data.rfind(b"\n") + 1
+        for number, line in enumerate(data[:kept].splitlines(), 1):
+            try:
+                outcome = Outcome.from_line(line.decode())
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise ValueError(f"{self.path}: line {number} is no checkpoint line; name another file") from None
+            self._done[outcome.digest, outcome.row_group] = outcome
+        return kept
+
+    def find(self, digest: str, row_group: int, plugins: Mapping[str, str]) -> Outcome | None:
+        """What is known of a row group under the plugins that would verify it now."""
+        outcome = self._done.get((digest, row_group))
+        if outcome is None or any(plugins.get(name) != value for name, value in outcome.plugins.items()):
+            return None
+        return outcome
+
+    def add(self, outcome: Outcome) -> None:
+        """Writes an outcome down. One that is not decided is not: the next run asks again."""
+        if not outcome.decided:
+            return
+        self._done[outcome.digest, outcome.row_group] = outcome
+        self._file.write(outcome.as_line() + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

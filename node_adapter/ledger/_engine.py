@@ -1,0 +1,97 @@
+"""This machine's devices and plugins without a listener: batches go straight to the scheduler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+from node_adapter.client import Priority
+from node_adapter.client._columns import Column
+from node_adapter.ledger._calls import Call
+from verifier.api import KeySetLimits, KeySets
+from verifier.api.requests import Limits, Requests
+from verifier.config import load_settings
+from verifier.daemon import Daemon
+from verifier.manifest import load_manifest
+from verifier.model import BatchResult
+from verifier.registry import find_source, plugin_paths, shipped_folder
+from verifier.v1 import verifier_pb2 as pb
+
+__all__ = ["Engine", "plugin_digests"]
+
+MAX_ITEMS = 1 << 18
+MAX_BYTES = 32 << 20
+
+
+def plugin_digests(calls: Iterable[Call]) -> dict[str, str]:
+    """The shipped plugins that serve these calls, and the digests of their sources, by name.
+
+    A call that none serves is found when it is run.
+    """
+    wanted = {(call.operation, call.scheme.algorithm.name) for call in calls}
+    found = {}
+    for path in plugin_paths(shipped_folder()):
+        manifest = load_manifest(path)
+        if any((operation.name, operation.algorithm) in wanted for operation in manifest.operations):
+            found[manifest.name] = find_source(manifest.name, load_settings().plugins.folders).digest
+    return found
+
+
+class Engine:
+    """Use it in a with statement. `threads` bounds the CPU's threads; None takes all cores."""
+
+    def __init__(self, devices: Sequence[str], plugins: Sequence[str], *, threads: int | None = None) -> None:
+        if threads and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+        self._daemon = Daemon(
+            load_settings(
+                overrides={
+                    "server": {"listen": ["127.0.0.1:0"]},
+                    "health": {"listen": ["127.0.0.1:0"]},
+                    "metrics": {"listen": ""},
+                    "admin": {"listen": []},
+                    "devices": {"use": list(devices)},
+                    "plugins": {"load": list(plugins)},
+                    "log": {"level": "warning"},
+                }
+            )
+        )
+        self._requests: Requests
+
+    def __enter__(self) -> Self:
+        self._daemon.start()
+        limits = Limits(MAX_ITEMS, 2 * MAX_BYTES)
+        self._requests = Requests(self._daemon.registry, limits, KeySets(KeySetLimits()))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._daemon.stop()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices in use."""
+        return tuple(worker.device_id for worker in self._daemon.fleet.workers)
+
+    def plugins(self, calls: Iterable[Call]) -> dict[str, str]:
+        """Digests of the plugins that serve these calls, by name. Raises NotServedError."""
+        found = {}
+        for call in calls:
+            instance = self._daemon.registry.resolve(call.operation, call.scheme.algorithm.name).instance
+            found[instance.plugin] = instance.digest
+        return found
+
+    def submit(self, call: Call, columns: Mapping[str, Column], start: int, stop: int) -> Future[BatchResult]:
+        """The items `start` to `stop` of these columns as a batch. Raises VerifierError naming what is wrong."""
+        fields: dict[str, Any] = {name: column.cut(start, stop) for name, column in columns.items()}
+        fields |= {"items": stop - start, "scheme": call.scheme.message(), "priority": int(Priority.BULK)}
+        if call.recover:
+            fields["address_hash"] = int(call.address_hash)
+            prepared = self._requests.recover(pb.RecoverRequest(**fields))
+        else:
+            prepared = self._requests.verify(pb.VerifyRequest(**fields))
+        return self._daemon.scheduler.submit(prepared.batch, priority=prepared.priority, caller="ledger")

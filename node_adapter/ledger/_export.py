@@ -1,0 +1,123 @@
+"""Blocks of a chain's own files to Parquet, in memory that does not grow with the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from node_adapter.errors import FormatError
+from node_adapter.formats import Record, Signed, Unverifiable
+from node_adapter.ledger._calls import Call
+from node_adapter.ledger._files import replacing
+from node_adapter.ledger._schema import SCHEMA, with_calls
+
+__all__ = ["Exported", "export"]
+
+GROUP_ROWS = 65_536
+GROUP_BYTES = 32 << 20
+
+_RANDOM = ("input", "signature", "key")  # neither a dictionary nor compression makes them smaller
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What went into a file. `error` is where its source broke off; everything before it is in the file."""
+
+    blocks: int
+    transactions: int
+    rows: int
+    not_verifiable: int
+    error: FormatError | None
+
+
+class _Writer:
+    """Gathers rows and writes them in row groups."""
+
+    def __init__(self, path: Path, group_rows: int) -> None:
+        self._file = pq.ParquetWriter(
+            path,
+            SCHEMA,
+            compression={name: "none" if name in _RANDOM else "zstd" for name in SCHEMA.names},
+            use_dictionary=[name for name in SCHEMA.names if name not in (*_RANDOM, "transaction")],
+            write_page_checksum=True,
+        )
+        self._group_rows = group_rows
+        self._rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        self._bytes = 0
+        self.calls: dict[Call, int] = {}
+        self.count = 0
+
+    def signed(self, block: str, item: Signed) -> None:
+        call = self.calls.setdefault(Call(item.scheme, item.recover), len(self.calls))
+        check, check_signature, check_key = item.choice or (None, None, None)
+        self._add(
+            block=block,
+            transaction=item.where,
+            call=call,
+            input=item.input,
+            signature=item.signature,
+            key=item.key or None,
+            signer=item.signer,
+            check=check,
+            check_signature=check_signature,
+            check_key=check_key,
+            why=None,
+        )
+        self._bytes += len(item.input) + len(item.signature) + len(item.key)
+
+    def unverifiable(self, block: str, item: Unverifiable) -> None:
+        self._add(**dict.fromkeys(SCHEMA.names) | {"block": block, "transaction": item.where, "why": item.why})
+
+    def _add(self, **row: Any) -> None:
+        for name, value in row.items():
+            self._rows[name].append(value)
+        self.count += 1
+
+    def end_of_block(self) -> None:
+        """A row group ends with a block, so that no check is cut."""
+        if len(self._rows["block"]) >= self._group_rows or self._bytes >= GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows["block"]:
+            table = pa.table(self._rows, SCHEMA)
+            self._file.write_table(table, row_group_size=table.num_rows)
+        self._rows = {name: [] for name in SCHEMA.names}
+        self._bytes = 0
+
+    def close(self) -> None:
+        self.flush()
+        self._file.add_key_value_metadata(with_calls(list(self.calls)))
+        self._file.close()
+
+
+def export(records: Iterable[Record], path: Path, *, group_rows: int = GROUP_ROWS) -> Exported:
+    """Writes blocks to a Parquet file, which stands under its name only when it is complete.
+
+    A row group has about `group_rows` rows, and whole blocks. Raises OSError; a source that breaks off is no error:
+    see `Exported.error`.
+    """
+    blocks = transactions = unverifiable = 0
+    error = None
+    with replacing(path) as temporary:
+        writer = _Writer(temporary, group_rows)
+        try:
+            for record in records:
+                for signed in record.signed:
+                    writer.signed(record.name, signed)
+                for other in record.unverifiable:
+                    writer.unverifiable(record.name, other)
+                blocks += 1
+                transactions += record.transactions
+                unverifiable += len(record.unverifiable)
+                writer.end_of_block()
+        except FormatError as problem:
+            error = problem
+        finally:
+            writer.close()
+    return Exported(blocks, transactions, writer.count, unverifiable, error)

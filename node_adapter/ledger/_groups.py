@@ -1,0 +1,175 @@
+"""One row group: columns to batches, codes to verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from node_adapter.client._columns import Column
+from node_adapter.errors import AdapterError, LedgerError
+from node_adapter.formats import Outcome as SignatureOutcome
+from node_adapter.formats import Signed, settle
+from node_adapter.ledger._calls import ADDRESS_BYTES, Call
+from node_adapter.ledger._engine import MAX_BYTES, MAX_ITEMS, Engine
+from node_adapter.ledger._outcome import NOT_VERIFIABLE, Failure, Outcome
+from node_adapter.ledger._schema import read_calls
+from verifier.errors import VerifierError
+from verifier.model import BatchResult, Code
+
+__all__ = ["open_ledger", "verify_group"]
+
+_VERIFIED = ["call", "input", "signature", "key", "signer", "check", "check_signature", "check_key", "why"]
+
+
+def open_ledger(path: Path) -> tuple[Any, list[Call]]:
+    """An open file and its calls. Raises LedgerError, and OSError or pyarrow's errors for what is no Parquet."""
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    try:
+        return file, read_calls(file.schema_arrow, file.metadata.metadata or {})
+    except LedgerError:
+        file.close()
+        raise
+
+
+def verify_group(engine: Engine, path: Path, name: str, digest: str, row_group: int) -> Outcome:
+    """Every verdict of a row group. What cannot be read or verified is an outcome with an error, never raised."""
+    try:
+        file, calls = open_ledger(path)
+        with file:
+            table = file.read_row_group(row_group, columns=_VERIFIED)
+            used = [calls[place] for place in _used(table["call"], len(calls))]
+            plugins = engine.plugins(used)
+            codes, firsts = _codes(engine, table, calls)
+            rows = np.flatnonzero(firsts & (codes != Code.VALID))
+            names = file.read_row_group(row_group, columns=["block", "transaction"]) if rows.size else None
+    except (OSError, pa.ArrowException, AdapterError, VerifierError) as error:
+        return Outcome(name, digest, row_group, error=_first_line(error))
+    not_verifiable = np.asarray(pc.is_null(table["call"]))
+    counts = Counter(
+        {Code(code).name: int(n) for code, n in enumerate(np.bincount(codes[firsts & ~not_verifiable])) if n}
+    )
+    if not_verifiable.any():
+        counts[NOT_VERIFIABLE] = int(not_verifiable.sum())
+    failures = _failures(rows, codes, not_verifiable, table["why"], names)
+    return Outcome(name, digest, row_group, plugins, dict(sorted(counts.items())), failures)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _used(column: Any, calls: int) -> list[int]:
+    used = sorted(place for place in pc.unique(column).to_pylist() if place is not None)
+    if used and not 0 <= used[0] <= used[-1] < calls:
+        raise LedgerError("column call", f"{used}; the file has {calls} calls")
+    return used
+
+
+def _codes(engine: Engine, table: Any, calls: Sequence[Call]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+    """A code for every row, and which rows stand for a signature: of those of a check, each signature's first."""
+    codes = np.zeros(table.num_rows, np.uint8)
+    places = np.asarray(pc.fill_null(table["call"], -1))
+    addresses = np.zeros((table.num_rows, ADDRESS_BYTES), np.uint8)
+    waiting = []
+    for place in np.unique(places[places >= 0]):
+        rows = np.flatnonzero(places == place)
+        part = table if rows.size == table.num_rows else table.take(pa.array(rows))
+        waiting += _submit(engine, calls[place], part, rows)
+    for rows, future in waiting:
+        result = future.result()
+        codes[rows] = result.codes
+        if len(result.outputs) > 1:
+            addresses[rows] = result.outputs[1][:, :ADDRESS_BYTES]
+    _compare_signers(codes, addresses, table["signer"])
+    return codes, _settle_checks(codes, table, calls)
+
+
+def _submit(
+    engine: Engine, call: Call, part: Any, rows: npt.NDArray[np.intp]
+) -> list[tuple[npt.NDArray[np.intp], Future[BatchResult]]]:
+    names = ["input", "signature", *(["key"] if call.has_keys else [])]
+    columns = {name: _column(name, part[name], call.scheme.width(name)) for name in names}
+    total = sum(column.data.size for column in columns.values())
+    step = min(MAX_ITEMS, max(1, int(rows.size * MAX_BYTES / max(total, 1))))
+    return [
+        (rows[start : start + step], engine.submit(call, columns, start, min(start + step, rows.size)))
+        for start in range(0, rows.size, step)
+    ]
+
+
+def _column(name: str, values: Any, width: int | None) -> Column:
+    """An Arrow column as one of the client's, without a copy."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if isinstance(array, pa.ChunkedArray):  # of no chunk, or too large for one
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], pa.binary())
+    if array.null_count:
+        raise LedgerError(f"column {name}", f"{array.null_count} nulls where the call needs a value")
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+    if width and (np.diff(ends) == width).all():
+        return Column(content[ends[0] : ends[-1]], len(array), width)
+    return Column(content, len(array), 0, ends)
+
+
+def _compare_signers(codes: npt.NDArray[np.uint8], addresses: npt.NDArray[np.uint8], signers: Any) -> None:
+    """A recovered key is invalid where the row names another signer."""
+    if signers.null_count == len(signers):
+        return
+    named = np.flatnonzero(np.asarray(pc.is_valid(signers)))
+    wanted = signers.take(pa.array(named)).combine_chunks()
+    if (odd := pc.min(pc.binary_length(wanted)).as_py()) != ADDRESS_BYTES:
+        raise LedgerError("column signer", f"{odd} bytes; an address has {ADDRESS_BYTES}")
+    given = _column("signer", wanted, ADDRESS_BYTES)
+    differs = (given.data.reshape(-1, ADDRESS_BYTES) != addresses[named]).any(axis=1)
+    codes[named[differs & (codes[named] == Code.VALID)]] = Code.INVALID
+
+
+def _settle_checks(codes: npt.NDArray[np.uint8], table: Any, calls: Sequence[Call]) -> npt.NDArray[np.bool_]:
+    """Gives each signature of a check its verdict, on its first row. They are few, and depend on their order."""
+    firsts = np.ones(table.num_rows, np.bool_)
+    if table["check"].null_count == table.num_rows:
+        return firsts
+    rows = np.flatnonzero(np.asarray(pc.is_valid(table["check"])))
+    part = table.select(["check", "check_signature", "check_key"]).take(pa.array(rows)).to_pydict()
+    choices = list(zip(part["check"], part["check_signature"], part["check_key"], strict=True))
+    signed = [Signed("", calls[0].scheme, b"", b"", choice=choice) for choice in choices]
+    verdicts = settle(signed, SignatureOutcome(codes[rows]))
+    heads = [place for place, choice in enumerate(choices) if not place or choices[place - 1][:2] != choice[:2]]
+    firsts[rows] = False
+    firsts[rows[heads]] = True
+    codes[rows[heads]] = [verdict.code for verdict in verdicts]
+    return firsts
+
+
+def _failures(
+    rows: npt.NDArray[np.intp],
+    codes: npt.NDArray[np.uint8],
+    not_verifiable: npt.NDArray[np.bool_],
+    why: Any,
+    names: Any,
+) -> tuple[Failure, ...]:
+    if names is None:
+        return ()
+    chosen = pa.array(rows)
+    texts: Mapping[str, list[Any]] = names.take(chosen).to_pydict()
+    reasons = why.take(chosen).to_pylist()
+    return tuple(
+        Failure(
+            int(row),
+            NOT_VERIFIABLE if not_verifiable[row] else Code(int(codes[row])).name,
+            block or "",
+            transaction or "",
+            reason or "",
+        )
+        for row, block, transaction, reason in zip(rows, texts["block"], texts["transaction"], reasons, strict=True)
+    )

@@ -1,0 +1,149 @@
+"""A dataset of ledger files, row group by row group, on this machine's devices or over a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from node_adapter.errors import LedgerError
+from node_adapter.ledger._calls import Call
+from node_adapter.ledger._checkpoint import Checkpoint
+from node_adapter.ledger._engine import Engine, plugin_digests
+from node_adapter.ledger._files import file_digest
+from node_adapter.ledger._groups import open_ledger, verify_group
+from node_adapter.ledger._outcome import Outcome
+
+__all__ = ["Group", "Options", "Plan", "plan_dataset", "verify_dataset"]
+
+_AT_ONCE = 4  # row groups that are read, verified and written down at the same time, a device
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One row group to verify."""
+
+    path: Path
+    name: str  # of the file in the report: relative to the dataset
+    digest: str
+    row_group: int
+    rows: int
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a dataset holds, and the files of it that cannot be read."""
+
+    groups: tuple[Group, ...]
+    unreadable: tuple[Outcome, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows in all groups."""
+        return sum(group.rows for group in self.groups)
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls of all files."""
+        return list(dict.fromkeys(call for group in self.groups for call in group.calls))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to verify. `ray` is a cluster's address, "local" for one of its own, or None for this process alone.
+
+    `devices` are as in the setting devices.use, for this process; a cluster's actors each take one of the cluster's
+    GPUs, or `cpus` CPUs where it has none.
+    """
+
+    devices: tuple[str, ...] = ("auto",)
+    ray: str | None = None
+    cpus: int = 1
+
+
+def plan_dataset(dataset: Path, on_file: Callable[[Path], None] = lambda _: None) -> Plan:
+    """The row groups of a file, or of all *.parquet files under a folder, in the order of their names.
+
+    Reads every file once for its digest; `on_file` is called before each. Raises LedgerError where there is none.
+    """
+    paths = sorted(dataset.rglob("*.parquet")) if dataset.is_dir() else [dataset]
+    if not paths:
+        raise LedgerError(str(dataset), "no *.parquet file is in this folder; verifier ledger export makes them")
+    groups: list[Group] = []
+    unreadable = []
+    for path in paths:
+        on_file(path)
+        name = str(path.relative_to(dataset)) if dataset.is_dir() else path.name
+        digest = ""
+        try:
+            digest = file_digest(path)
+            file, calls = open_ledger(path)
+            with file:
+                sizes = [file.metadata.row_group(place).num_rows for place in range(file.num_row_groups)]
+        except (OSError, pa.ArrowException, LedgerError) as error:
+            problem = f"{type(error).__name__}: {error}".splitlines()[0]
+            unreadable.append(Outcome(name, digest, -1, error=problem))
+            continue
+        groups += [Group(path, name, digest, place, rows, tuple(calls)) for place, rows in enumerate(sizes)]
+    return Plan(tuple(groups), tuple(unreadable))
+
+
+def verify_dataset(
+    plan: Plan,
+    checkpoint: Checkpoint,
+    options: Options | None = None,
+    on_outcome: Callable[[Group, Outcome], None] = lambda _, __: None,
+) -> list[Outcome]:
+    """The outcome of every row group and of every unreadable file, in the order of files and row groups.
+
+    Those in the checkpoint are not verified again, and every new one is written to it before `on_outcome` hears of
+    it. Raises what starting the devices or the cluster raises.
+    """
+    options = options or Options()
+    found = {(outcome.path, outcome.row_group): outcome for outcome in plan.unreadable}
+    plugins = plugin_digests(plan.calls)
+    left = []
+    for group in plan.groups:
+        if known := _known(group, checkpoint, plugins):
+            found[group.name, group.row_group] = known
+            on_outcome(group, known)
+        else:
+            left.append(group)
+    run = _on_cluster if options.ray else _here
+    for group, outcome in run(left, sorted(plugins), options) if left else ():
+        checkpoint.add(outcome)
+        found[group.name, group.row_group] = outcome
+        on_outcome(group, outcome)
+    return [found[key] for key in sorted(found)]
+
+
+def _here(groups: Sequence[Group], plugins: Sequence[str], options: Options) -> Iterator[tuple[Group, Outcome]]:
+    with ExitStack() as resources:
+        engine = resources.enter_context(Engine(options.devices, plugins))
+        pool = resources.enter_context(ThreadPoolExecutor(_AT_ONCE * len(engine.devices), "ledger"))
+        resources.callback(pool.shutdown, wait=False, cancel_futures=True)
+        waiting = {
+            pool.submit(verify_group, engine, group.path, group.name, group.digest, group.row_group): group
+            for group in groups
+        }
+        for future in as_completed(waiting):
+            yield waiting.pop(future), future.result()
+
+
+def _on_cluster(groups: Sequence[Group], plugins: Sequence[str], options: Options) -> Iterator[tuple[Group, Outcome]]:
+    # Ray is an extra, and heavy.
+    from node_adapter.ledger._cluster import verify_on_cluster
+
+    by_place = {(group.name, group.row_group): group for group in groups}
+    for outcome in verify_on_cluster(groups, plugins, options):
+        yield by_place[outcome.path, outcome.row_group], outcome
+
+
+def _known(group: Group, checkpoint: Checkpoint, plugins: Mapping[str, str]) -> Outcome | None:
+    known = checkpoint.find(group.digest, group.row_group, plugins)
+    return known and replace(known, path=group.name)

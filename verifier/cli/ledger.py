@@ -1,0 +1,190 @@
+"""`verifier ledger`: a chain's history to Parquet, and its verification in bulk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from node_adapter.errors import AdapterError
+from node_adapter.formats import fisco
+from verifier.cli._formats import BlockFormat, block_reader
+from verifier.errors import VerifierError
+
+if TYPE_CHECKING:
+    from node_adapter.ledger import Group, Options, Outcome, Plan
+
+__all__ = ["register"]
+
+EXIT_NOT_VALID = 1
+EXIT_FAILED = 2
+
+_app = typer.Typer(help="Export a chain's history to Parquet, and verify it in bulk.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.add_typer(_app, name="ledger")
+
+
+@_app.command("export")
+def export_(
+    files: Annotated[list[Path], typer.Argument(help="The chain's own files.", show_default=False)],
+    format_: Annotated[BlockFormat, typer.Option("--format", help="What the files hold.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The folder of the dataset: one Parquet file a source file.")],
+    chain_id: Annotated[int | None, typer.Option(help="ethereum: signatures for other chains are refused.")] = None,
+    spent: Annotated[
+        Path | None, typer.Option(help='bitcoin: outputs that are spent, lines of "txid:index amount script".')
+    ] = None,
+    crypto: Annotated[fisco.Crypto, typer.Option(help="fisco: the chain's algorithms.")] = fisco.Crypto.sm2,
+    group_rows: Annotated[int, typer.Option(min=1, help="Rows of a row group, about.")] = 65_536,
+) -> None:
+    """Write every signature of these files to Parquet, ready for `verifier ledger verify`.
+
+    verifier ledger export --format ethereum --out ledger blocks-*.rlp
+
+    Ends with 0 when all files were read to their end. 2: one broke off; what came before is in the dataset.
+    """
+    with _failures():
+        from node_adapter.ledger import export
+
+        read = block_reader(format_, chain_id=chain_id, spent=spent, crypto=crypto)
+        names = [f"{file.name}.parquet" for file in files]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise typer.BadParameter(f"several files would be written to {', '.join(twice)}; export them apart")
+        broken = False
+        with _progress("files") as progress:
+            for file in progress.track(files, description="exporting"):
+                done = export(read(file.read_bytes()), out / f"{file.name}.parquet", group_rows=group_rows)
+                progress.console.print(
+                    f"{out / file.name}.parquet: {done.blocks} blocks, {done.transactions} transactions, "
+                    f"{done.rows} rows, {done.not_verifiable} not verifiable",
+                    highlight=False,
+                    soft_wrap=True,
+                )
+                if done.error:
+                    broken = True
+                    Console(stderr=True).print(f"[red]cannot be read[/red]: {file}: {done.error}", soft_wrap=True)
+    raise typer.Exit(EXIT_FAILED if broken else 0)
+
+
+@_app.command()
+def verify(
+    dataset: Annotated[Path, typer.Argument(help="A Parquet file, or a folder of them.", show_default=False)],
+    device: Annotated[
+        list[str] | None, typer.Option(help="Devices of this machine, as in the setting devices.use. [default: auto]")
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Verify over a Ray cluster: its address, auto for the one this machine is in, or local."),
+    ] = None,
+    cpus: Annotated[int, typer.Option(min=1, help="CPUs of one actor, where the cluster has no GPU.")] = 1,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="What is done already, to go on with. [default: beside the report]")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="The report's folder. [default: DATASET.report beside the dataset]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+) -> None:
+    """Verify every signature of a dataset. A run that was cut off goes on where it stopped when it is started again.
+
+    verifier ledger verify ledger
+    verifier ledger verify ledger --device cuda:0 --report /tmp/report
+    verifier ledger verify ledger --ray auto
+
+    Ends with 0 if every signature is valid. 1: some are not, or cannot be verified. 2: something could not be read
+    or decided; the next run tries it again.
+    """
+    folder = report or dataset.parent / f"{dataset.name}.report"
+    console = Console(quiet=as_json)
+    with _failures():
+        from node_adapter.ledger import Checkpoint, Options, plan_dataset, write_report
+
+        with console.status("reading") as status:
+            plan = plan_dataset(dataset, lambda path: status.update(f"reading {path.name}"))
+        options = Options(tuple(device or ("auto",)), ray, cpus)
+        with Checkpoint(checkpoint or folder / "checkpoint.jsonl") as done:
+            outcomes = _verify(plan, done, options, console)
+        write_report(outcomes, folder, dataset.name)
+    raise typer.Exit(_conclude(outcomes, folder, console, as_json))
+
+
+def _verify(plan: Plan, done: Any, options: Options, console: Console) -> list[Outcome]:
+    from node_adapter.ledger import verify_dataset
+
+    with _progress("rows", console) as progress:
+        bar = progress.add_task("verifying", total=plan.rows)
+
+        def advance(group: Group, _: Outcome) -> None:
+            progress.advance(bar, group.rows)
+
+        return verify_dataset(plan, done, options, advance)
+
+
+def _conclude(outcomes: list[Outcome], folder: Path, console: Console, as_json: bool) -> int:
+    from node_adapter.ledger import totals
+
+    counts = totals(outcomes)
+    failures = sum(len(outcome.failures) for outcome in outcomes)
+    valid = all(outcome.valid for outcome in outcomes)
+    errors = [
+        {"file": outcome.path, "row_group": outcome.row_group, "error": outcome.error}
+        for outcome in outcomes
+        if outcome.error
+    ]
+    found = {
+        "valid": valid,
+        "signatures": dict(sorted(counts.items())),
+        "row_groups": sum(outcome.row_group >= 0 for outcome in outcomes),
+        "failures": failures,
+        "errors": errors,
+        "report": str(folder / "report.html"),
+    }
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    for outcome in outcomes:
+        if outcome.error:
+            place = outcome.path if outcome.row_group < 0 else f"{outcome.path}, row group {outcome.row_group}"
+            text = f"[red]not read[/red]: {place}: {outcome.error}"
+            Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+    texts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(counts.items())) or "no signatures"
+    console.print(f"{texts}; report in {folder / 'report.html'}", highlight=False, soft_wrap=True)
+    if all(outcome.decided for outcome in outcomes):
+        return 0 if valid else EXIT_NOT_VALID
+    return EXIT_FAILED
+
+
+def _progress(what: str, console: Console | None = None) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(what),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=bool(console and console.quiet),
+    )
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turns what goes wrong into a message and the exit status."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        extra = {"pyarrow": "bulk", "ray": "cluster"}.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        Console(stderr=True).print(f"{error.name} is missing: pip install 'verifier\\[{extra}]'", soft_wrap=True)
+        raise typer.Exit(EXIT_FAILED) from None
+    except (AdapterError, VerifierError, OSError, ValueError) as error:
+        Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
+        raise typer.Exit(EXIT_FAILED) from None
