@@ -49,7 +49,7 @@ class Span:
     def all(self, number: int) -> list[Span]:
         """The values of a repeated field of bytes or messages. Raises FormatError for another wire type."""
         found = []
-        for field, wire, value in self._fields():
+        for _, field, wire, value in self._fields():
             if field == number:
                 if not isinstance(value, Span):
                     raise FormatError(self.start, f"field {number} has wire type {wire}; bytes are expected")
@@ -67,14 +67,20 @@ class Span:
     def number(self, field: int) -> int:
         """The value of a varint field; an absent one is 0."""
         value = 0
-        for found, wire, number in self._fields():
+        for _, found, wire, number in self._fields():
             if found == field:
                 if isinstance(number, Span):
                     raise FormatError(self.start, f"field {field} has wire type {wire}; a varint is expected")
                 value = number
         return value
 
-    def _fields(self) -> Iterator[tuple[int, int, Span | int]]:
+    def only(self, *numbers: int) -> None:
+        """Raises FormatError at the first field that has another number."""
+        for begin, field, _, _ in self._fields():
+            if field not in numbers:
+                raise FormatError(begin, f"field {field} does not occur in this message")
+
+    def _fields(self) -> Iterator[tuple[int, int, int, Span | int]]:
         at = self.start
         while at < self.stop:
             begin = at
@@ -95,4 +101,4 @@ class Span:
                 raise FormatError(begin, f"wire type {wire} is not known")
             if not field:
                 raise FormatError(begin, "field number 0")
-            yield field, wire, value
+            yield begin, field, wire, value

@@ -9,12 +9,14 @@ Verified are
 - in configuration blocks, the update's envelope and its signatures over signature header and update;
 - the orderers' signatures in the metadata, over value, signature header and the block header in ASN.1.
 
-All are ECDSA P-256 with SHA-256 in DER with s <= n / 2; keys come from the identities' X.509 certificates. Whether
-those identities are members, and endorsements enough, is the node's to decide.
+All are ECDSA P-256 with SHA-256 in DER with s <= n / 2; keys come from the identities' X.509 certificates. Orderers
+sign the header alone: its hashes over the envelopes and, from one block to the next, over the previous header are
+compared. Whether identities are members, and endorsements enough, is the node's to decide.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,8 +29,13 @@ from node_adapter.formats.x509 import load, point_encoding
 
 __all__ = ["records"]
 
-_CONFIG, _ENDORSER_TRANSACTION = 1, 3
-_TYPES = {1: "configuration", 2: "configuration update", 3: "endorser transaction"}
+_CONFIG, _CONFIG_UPDATE, _ENDORSER_TRANSACTION, _ORDERER_TRANSACTION = 1, 2, 3, 4
+_TYPES = {
+    1: "configuration",
+    2: "configuration update",
+    3: "endorser transaction",
+    4: "orderer transaction",
+}
 _METADATA = ("signatures", "last configuration")  # the first metadata items; later ones are not signed
 
 Found = Iterator[Signed | Unverifiable]
@@ -53,9 +60,10 @@ def records(data: bytes) -> Iterator[Record]:
 
     Raises FormatError at the byte that is wrong; the blocks before it have been given by then.
     """
-    if data[:1] == b"\x0a" and (message := _message(data)):
-        yield _record(message)
+    if data[:1] == b"\x0a":  # no stored block is as short as 10 bytes
+        yield _record(_message(data), None)
         return
+    before = None
     at = 0
     while at < len(data):
         length, start = varint(data, at, len(data))
@@ -63,19 +71,19 @@ def records(data: bytes) -> Iterator[Record]:
             raise FormatError(at, "a block of no bytes")
         if length > len(data) - start:
             raise FormatError(at, f"a block of {length} bytes, but {len(data) - start} are left in the file")
-        yield _record(_stored(data, start, start + length))
+        block = _stored(data, start, start + length)
+        yield _record(block, before)
+        before = block
         at = start + length
 
 
-def _message(data: bytes) -> _Block | None:
-    """A Block message (header 1, data 2, metadata 3), or None where the bytes are a block file that begins alike."""
+def _message(data: bytes) -> _Block:
+    """A Block message: header 1, data 2, metadata 3."""
     whole = Span(data, 0, len(data))
-    try:
-        header, body = whole.one(1), whole.one(2)
-        block = _Block(header.number(1), header.one(3), header.one(2), body.all(1), whole.one(3).all(1))
-    except FormatError:
-        return None
-    return block if block.envelopes else None
+    whole.only(1, 2, 3)
+    header, body = whole.one(1), whole.one(2)
+    header.only(1, 2, 3)
+    return _Block(header.number(1), header.one(3), header.one(2), body.all(1), whole.one(3).all(1))
 
 
 def _stored(data: bytes, at: int, end: int) -> _Block:
@@ -105,17 +113,27 @@ def _list(data: bytes, at: int, end: int) -> tuple[list[Span], int]:
     return spans, at
 
 
-def _record(block: _Block) -> Record:
+def _record(block: _Block, before: _Block | None) -> Record:
     found: list[Signed | Unverifiable] = []
     for place, envelope in enumerate(block.envelopes):
         found += _envelope(envelope, f"block {block.number} transaction {place}")
     found += _orderers(block)
-    return Record(
-        f"block {block.number}",
-        len(block.envelopes),
-        tuple(item for item in found if isinstance(item, Signed)),
-        tuple(item for item in found if isinstance(item, Unverifiable)),
-    )
+    found += _hashes(block, before)
+    return Record.of(f"block {block.number}", len(block.envelopes), found)
+
+
+def _hashes(block: _Block, before: _Block | None) -> Iterator[Unverifiable]:
+    where = f"block {block.number} header"
+    hashed = hashlib.sha256(b"".join(envelope.content for envelope in block.envelopes)).digest()
+    if hashed != block.data_hash.content:
+        told = block.data_hash.content.hex() or "nothing"
+        yield Unverifiable(where, f"data hash mismatch: the envelopes here have {hashed.hex()}, the header {told}")
+    if before and block.number == before.number + 1:
+        previous = hashlib.sha256(before.header()).digest()
+        if previous != block.previous_hash.content:
+            told = block.previous_hash.content.hex() or "nothing"
+            why = f"previous hash mismatch: the block before has {previous.hex()}, the header names {told}"
+            yield Unverifiable(where, why)
 
 
 def _envelope(envelope: Span, where: str) -> Found:
@@ -133,12 +151,19 @@ def _envelope(envelope: Span, where: str) -> Found:
                 yield _signed(name, response + endorser.content, endorsement.one(2), endorser)
     elif kind == _CONFIG and (update := payload.one(2, 2)):
         yield from _update(update, f"{where} last update")
+    elif kind == _CONFIG_UPDATE:
+        yield from _update_signatures(payload.one(2), where)
+    elif kind == _ORDERER_TRANSACTION and (inner := payload.one(2)):
+        yield from _envelope(inner, f"{where} inner")
 
 
 def _update(envelope: Span, where: str) -> Found:
     payload = envelope.one(1)
     yield _signed(f"{where} creator", payload.content, envelope.one(2), payload.one(1, 2, 1))
-    content = payload.one(2)
+    yield from _update_signatures(payload.one(2), where)
+
+
+def _update_signatures(content: Span, where: str) -> Found:
     update = content.one(1).content
     for place, signature in enumerate(content.all(2)):
         header = signature.one(1)
@@ -150,8 +175,13 @@ def _orderers(block: _Block) -> Found:
         value = metadata.one(1).content
         for place, signature in enumerate(metadata.all(2)):
             header = signature.one(1)
+            where = f"block {block.number} orderer {name} {place}"
+            if not header and signature.one(3):
+                why = "the signer is a number in the channel's configuration (BFT orderer), which is not given"
+                yield Unverifiable(where, why)
+                continue
             message = value + header.content + block.header()
-            yield _signed(f"block {block.number} orderer {name} {place}", message, signature.one(2), header.one(1))
+            yield _signed(where, message, signature.one(2), header.one(1))
 
 
 def _signed(where: str, message: bytes, signature: Span, identity: Span) -> Signed | Unverifiable:

@@ -1,3 +1,4 @@
+import hashlib
 import random
 from collections import Counter
 
@@ -8,7 +9,7 @@ from node_adapter.client import LowS, MockVerifier, SignatureEncoding, VerifierC
 from node_adapter.errors import FormatError
 from node_adapter.formats import verify_signed
 from node_adapter.formats._protobuf import Span, varint
-from node_adapter.formats.fabric import records
+from node_adapter.formats.fabric import _Block, _record, _stored, records
 from verifier.model import Code
 
 
@@ -74,33 +75,104 @@ def test_a_flipped_bit_changes_exactly_the_verdicts_that_depend_on_it(ledger, cl
     assert kept
 
 
-def test_a_block_message_is_read_as_one(ledger, client):
+def field(tag, content):
+    size, prefix = len(content), bytearray()
+    while size > 127:
+        prefix.append(size & 127 | 128)
+        size >>= 7
+    return bytes([tag << 3 | 2]) + bytes(prefix) + bytes([size]) + content
+
+
+def number(tag, value):
+    return bytes([tag << 3, value])
+
+
+def stored(envelopes, metadata=(), data_hash=None, previous=b""):
+    """A block of a block file."""
+
+    def sized(content):
+        return _varint(len(content)) + content
+
+    data_hash = hashlib.sha256(b"".join(envelopes)).digest() if data_hash is None else data_hash
+    block = b"\0" + sized(data_hash) + sized(previous)
+    for entries in (envelopes, metadata):
+        block += _varint(len(entries)) + b"".join(map(sized, entries))
+    return sized(block)
+
+
+def _varint(value):
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def envelope(kind, data, creator=b"", signature=b"signature"):
+    header = field(1, number(1, kind)) + field(2, field(1, creator))
+    return field(1, field(1, header) + field(2, data)) + field(2, signature)
+
+
+@pytest.fixture
+def message(ledger):
     """The first block again, as the Block message that a peer delivers."""
     length, start = varint(ledger, 0, len(ledger))
-    at = start
-    number, at = varint(ledger, at, start + length)
+    block = _stored(ledger, start, start + length)
+    body = b"".join(field(1, span.content) for span in block.envelopes)
+    metadata = b"".join(field(1, span.content) for span in block.metadata)
+    header = field(2, block.previous_hash.content) + field(3, block.data_hash.content)
+    return field(1, header) + field(2, body) + field(3, metadata)
 
-    def take():
-        nonlocal at
-        size, at = varint(ledger, at, start + length)
-        at += size
-        return ledger[at - size : at]
 
-    def field(tag, content):
-        size, prefix = len(content), bytearray()
-        while size > 127:
-            prefix.append(size & 127 | 128)
-            size >>= 7
-        return bytes([tag << 3 | 2]) + bytes(prefix) + bytes([size]) + content
+def test_a_block_message_is_read_as_one(ledger, message):
+    (record,) = records(message)
+    assert record == next(records(ledger))
+    assert record.unverifiable == ()
 
-    data_hash, previous = take(), take()
-    count, at = varint(ledger, at, start + length)
-    body = b"".join(field(1, take()) for _ in range(count))
-    count, at = varint(ledger, at, start + length)
-    metadata = b"".join(field(1, take()) for _ in range(count))
-    header = bytes([8, number]) + field(2, previous) + field(3, data_hash)
-    (record,) = records(field(1, header) + field(2, body) + field(3, metadata))
-    assert record.signed == next(records(ledger)).signed
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda m: m[:-1], "runs over the end of its message"),
+        (lambda m: m + b"\0\0", "field number 0"),
+        (lambda m: m + field(4, b"more"), "field 4 does not occur"),
+        (lambda m: m + b"\x0a\xff\xff\xff\xff\x0f", "runs over the end"),
+    ],
+)
+def test_broken_block_messages(message, change, text):
+    with pytest.raises(FormatError, match=text) as caught:
+        list(records(change(message)))
+    assert caught.value.offset > 0
+
+
+def test_headers_of_other_envelopes_and_of_other_blocks(ledger):
+    (record,) = records(stored([envelope(0, b"")], data_hash=bytes(32)))
+    assert record.unverifiable[-1].why.startswith("data hash mismatch")
+    length, start = varint(ledger, 0, len(ledger))
+    first = _stored(ledger, start, start + length)
+    second = _Block(1, first.data_hash, first.data_hash, first.envelopes, first.metadata)
+    assert [item.why.split(":")[0] for item in _record(second, first).unverifiable] == ["previous hash mismatch"]
+
+
+def test_updates_and_what_orderers_wrapped_have_their_signatures(ledger):
+    length, start = varint(ledger, 0, len(ledger))
+    configuration = _stored(ledger, start, start + length).envelopes[0].one(1)
+    alone = configuration.one(2, 2).content
+    (record,) = records(stored([alone]))
+    names = [item.where.removeprefix("block 0 transaction 0 ") for item in record.signed]
+    assert names[0] == "(configuration update) creator"
+    assert names[1:] == [f"signature {n}" for n in range(len(names) - 1)]
+    wrapped = envelope(4, alone, configuration.one(1, 2, 1).content)
+    (record,) = records(stored([wrapped]))
+    assert [item.where for item in record.signed if "inner" in item.where] == [
+        f"block 0 transaction 0 inner {name}" for name in names
+    ]
+
+
+def test_orderers_that_are_numbers_are_named():
+    metadata = field(1, b"value") + field(2, field(2, b"signature") + field(3, number(1, 2)))
+    (record,) = records(stored([], [metadata]))
+    assert record.unverifiable[0].why.startswith("the signer is a number in the channel's configuration")
 
 
 def _collect(source, found):
@@ -150,13 +222,6 @@ def test_protobuf_that_is_none(data, text):
 
 
 def test_an_identity_without_a_certificate_is_named():
-    def field(tag, content):
-        return bytes([tag << 3 | 2, len(content)]) + content
-
-    creator = field(2, b"no certificate")
-    payload = field(1, field(1, b"\x08\x03") + field(2, field(1, creator)))
-    envelope = field(1, payload) + field(2, b"signature")
-    stored = b"\0\0\0\1" + bytes([len(envelope)]) + envelope + b"\0"
-    (record,) = records(bytes([len(stored)]) + stored)
+    (record,) = records(stored([envelope(3, b"", field(2, b"no certificate"))]))
     assert record.signed == ()
     assert "no X.509 certificate" in record.unverifiable[0].why
