@@ -135,7 +135,8 @@ class DeviceSettings(_Section):
     use: tuple[str, ...] = ("auto",)  # auto: every GPU and the CPU; or cuda:0, cpu, ...
     slots: int = Field(default=4, ge=1, le=64)  # batches in flight on one device
     slot_bytes: int = Field(default=64 * _MIB, ge=65536, le=(1 << 32) - 64, multiple_of=64)
-    streams: int = Field(default=4, ge=1, le=16)
+    streams: int = Field(default=8, ge=1, le=16)
+    cpu_threads: int | None = Field(default=None, ge=1, le=1024)  # of the device cpu; absent: all cores
     drain_timeout_s: float = Field(default=10.0, ge=0)
     # A batch that takes longer than this, and this for each of its items, counts as hanging.
     batch_limit_s: float = Field(default=5.0, gt=0)
@@ -191,6 +192,17 @@ class KeySettings(_Section):
     max_bytes: int = Field(default=1 << 30, ge=64)
 
 
+class CipherSettings(_Section):
+    """Block ciphers under keys that the daemon holds."""
+
+    max_keys: int = Field(default=65536, ge=1, le=1 << 20)
+    max_calls: int = Field(default=32, ge=1, le=4096)  # unary calls handled at once
+    max_streams: int = Field(default=32, ge=1, le=4096)
+    delete_wait_s: float = Field(default=10.0, ge=0)  # how long deleting a key waits for calls that have it
+    stream_held_bytes: int = Field(default=16 * _MIB, ge=0)  # of one message that a stream decrypts in GCM
+    held_bytes: int = Field(default=256 * _MIB, ge=0)  # of all of them together
+
+
 class LogSettings(_Section):
     """Logs on standard error."""
 
@@ -217,6 +229,7 @@ class Settings(BaseSettings):
     scheduling: SchedulingSettings = SchedulingSettings()
     plugins: PluginSettings = PluginSettings()
     keys: KeySettings = KeySettings()
+    cipher: CipherSettings = CipherSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
@@ -235,6 +248,8 @@ class Settings(BaseSettings):
             )
         if server.max_message_bytes < server.max_batch_bytes + 65536:
             raise ValueError("server.max_message_bytes must be 65536 above server.max_batch_bytes at least")
+        if self.cipher.stream_held_bytes > server.max_message_bytes - 65536:
+            raise ValueError("cipher.stream_held_bytes must be 65536 below server.max_message_bytes at least")
         if self.scheduling.queue_items < server.max_items or self.scheduling.queue_bytes < server.max_batch_bytes:
             raise ValueError("scheduling.queue_items and queue_bytes must have room for one largest batch")
         return self

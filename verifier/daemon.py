@@ -13,6 +13,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,10 +24,14 @@ import structlog
 from verifier import __version__
 from verifier._keeper import Keeper
 from verifier.api import (
+    CIPHER_SERVICE,
     HEALTH_SERVICE,
     SERVICE,
     Access,
     CallInterceptor,
+    CipherKeys,
+    CipherOptions,
+    CipherService,
     Denial,
     Health,
     KeySetLimits,
@@ -105,6 +110,7 @@ class Daemon:
         self.registry: Registry
         self.scheduler: Scheduler
         self.service: VerifierService
+        self.ciphers: CipherService
         self._work: RpcServer
 
     def _checked_tls(self) -> Tls | None:
@@ -187,7 +193,8 @@ class Daemon:
             batch_limit_s=devices.batch_limit_s,
             item_limit_s=devices.item_limit_s,
         )
-        self.fleet = Fleet(devices_in_use(devices.use), options)
+        per_device = {"cpu": replace(options, driver={"threads": devices.cpu_threads})} if devices.cpu_threads else {}
+        self.fleet = Fleet(devices_in_use(devices.use), options, per_device)
         self.registry = Registry(
             self.fleet,
             RegistryOptions(
@@ -260,12 +267,14 @@ class Daemon:
             ),
             self.metrics,
         )
+        self.ciphers = self._cipher_service()
         if self.settings.health.listen:
             health = self._server(self._health_listener, self._add_health, 2, 1024, _HEALTH_BYTES)
             self.health_addresses = health.addresses
         for address in self.settings.admin.listen:
             self._open_admin(address)
-        calls = server.max_calls + server.max_streams
+        cipher = self.settings.cipher
+        calls = server.max_calls + server.max_streams + cipher.max_calls + cipher.max_streams
         self._work = self._server(
             self._listener,
             self._add_work,
@@ -275,6 +284,21 @@ class Daemon:
             [self._interceptor()],
         )
         self.addresses = self._work.addresses
+
+    def _cipher_service(self) -> CipherService:
+        server, cipher = self.settings.server, self.settings.cipher
+        keys = CipherKeys(cipher.max_keys)
+        self._undo.callback(keys.close)
+        options = CipherOptions(
+            limits=Limits(server.max_items, server.max_batch_bytes),
+            calls=cipher.max_calls,
+            streams=cipher.max_streams,
+            stream_in_flight=server.stream_in_flight,
+            delete_wait_s=cipher.delete_wait_s,
+            stream_held_bytes=cipher.stream_held_bytes,
+            held_bytes=cipher.held_bytes,
+        )
+        return CipherService(self.scheduler, self.registry, keys, options, self.metrics)
 
     def _open_admin(self, address: str) -> None:
         """The admin listener. One that nobody asked for by name may be missing: a second daemon runs without."""
@@ -339,8 +363,8 @@ class Daemon:
         return server
 
     def _add_work(self, server: grpc.Server) -> Sequence[str]:
-        server.add_generic_rpc_handlers((self.service.handler(),))
-        return SERVICE, *self._add_health(server)
+        server.add_generic_rpc_handlers((self.service.handler(), self.ciphers.handler()))
+        return SERVICE, CIPHER_SERVICE, *self._add_health(server)
 
     def _add_health(self, server: grpc.Server) -> Sequence[str]:
         self._health.add_to(server)
@@ -363,6 +387,7 @@ class Daemon:
         in_flight = {plugin: held.requests for plugin, held in self.scheduler.held().items()}
         _log.info("draining", in_flight=in_flight, at_most_s=drain_s)
         self.service.streams.drain()
+        self.ciphers.streams.drain()
         left = self._work.drain(drain_s, self.scheduler.drain)
         self._undo.close()
         self._health.close()
