@@ -6,6 +6,7 @@ written down by the process that asked, once, whoever made it. Every node must r
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,26 +54,28 @@ def verify_on_cluster(groups: Sequence[Group], plugins: Sequence[str], options: 
     import ray
     import ray.data
 
-    ray.init(address=options.ray if options.ray != "local" else None, log_to_driver=False, configure_logging=False)
+    address = None if options.ray == "local" else options.ray
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         resources = ray.cluster_resources()
         gpus = int(resources.get("GPU", 0))
         actors = gpus or max(1, int(resources.get("CPU", 1)) // options.cpus)
-        ray.data.DataContext.get_current().enable_progress_bars = False
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = context.print_on_execution_start = False
         tasks = [
             {"path": str(g.path.resolve()), "name": g.name, "digest": g.digest, "row_group": g.row_group}
             for g in groups
         ]
-        dataset = ray.data.from_items(tasks, override_num_blocks=max(1, -(-len(tasks) // _AT_ONCE)))
+        blocks = -(-len(tasks) // _AT_ONCE)
+        dataset = ray.data.from_items(tasks, override_num_blocks=blocks)
         done = dataset.map_batches(
             _Actor,
             fn_constructor_kwargs={"plugins": list(plugins), "gpu": bool(gpus), "cpus": options.cpus},
             batch_size=_AT_ONCE,
-            compute=ray.data.ActorPoolStrategy(size=actors),
+            compute=ray.data.ActorPoolStrategy(size=min(actors, blocks)),
             num_gpus=1 if gpus else None,
             num_cpus=None if gpus else options.cpus,
-            max_restarts=-1,
-            max_task_retries=-1,
         )
         for row in done.iter_rows():
             yield Outcome.from_line(row["outcome"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -44,8 +43,6 @@ class Engine:
     """Use it in a with statement. `threads` bounds the CPU's threads; None takes all cores."""
 
     def __init__(self, devices: Sequence[str], plugins: Sequence[str], *, threads: int | None = None) -> None:
-        if threads and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
         self._daemon = Daemon(
             load_settings(
                 overrides={
@@ -53,7 +50,7 @@ class Engine:
                     "health": {"listen": ["127.0.0.1:0"]},
                     "metrics": {"listen": ""},
                     "admin": {"listen": []},
-                    "devices": {"use": list(devices)},
+                    "devices": {"use": list(devices)} | ({"cpu_threads": threads} if threads else {}),
                     "plugins": {"load": list(plugins)},
                     "log": {"level": "warning"},
                 }
