@@ -1,22 +1,28 @@
 """The gRPC front end: requests to batches, results to answers, errors to statuses. Thin."""
 
 from verifier.api._access import Access, Denial
+from verifier.api._cipher_keys import CipherKeys
 from verifier.api._health import HEALTH_SERVICE, SERVICE, Health
 from verifier.api._interceptor import CallInterceptor
 from verifier.api._keys import KeySetLimits, KeySets
 from verifier.api._listeners import split_address
 from verifier.api._tls import Tls
 from verifier.api._tuning import tune_malloc
+from verifier.api.cipher import CIPHER_SERVICE, CipherOptions, CipherService
 from verifier.api.requests import Limits
 from verifier.api.server import Listener, RpcServer
 from verifier.api.service import ServiceOptions, VerifierService
 from verifier.api.status import Status, status_of
 
 __all__ = [
+    "CIPHER_SERVICE",
     "HEALTH_SERVICE",
     "SERVICE",
     "Access",
     "CallInterceptor",
+    "CipherKeys",
+    "CipherOptions",
+    "CipherService",
     "Denial",
     "Health",
     "KeySetLimits",

@@ -14,7 +14,7 @@ from verifier.registry._instance import InstanceStatus
 
 __all__ = ["load_all", "reachable"]
 
-# What the contract has a call for. Block ciphers have none yet: they load when they are named.
+# What every daemon serves. Block ciphers take time to build: they load when an operator names them.
 CALLED = {"verify", "recover", "digest"}
 
 PARALLEL = 4  # compilers and self-tests overlap; more would only queue for the CPU
@@ -25,7 +25,7 @@ class _Loads(Protocol):
 
 
 def reachable() -> list[str]:
-    """The shipped plugins with an operation that a caller can ask for."""
+    """The shipped plugins with an operation that every daemon serves."""
     found = []
     for path in plugin_paths(shipped_folder()):
         if path.is_dir() and CALLED.isdisjoint(operation.name for operation in load_manifest(path).operations):
@@ -35,12 +35,12 @@ def reachable() -> list[str]:
 
 
 def load_all(registry: _Loads, names: Sequence[str] | None = None) -> dict[str, InstanceStatus | VerifierError]:
-    """Loads plugins by name, name@version or path; None: what `reachable` finds.
+    """Loads plugins by name, name@version or path; None, and the name "auto": what `reachable` finds.
 
     Returns what came of each, by the name asked for: one that fails does not keep the others from serving. Of
     several versions of one plugin the last named is active.
     """
-    wanted = reachable() if names is None else list(names)
+    wanted = [name for given in names or ("auto",) for name in (reachable() if given == "auto" else [given])]
 
     def load(name: str) -> InstanceStatus | VerifierError:
         try:
