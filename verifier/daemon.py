@@ -23,6 +23,7 @@ import structlog
 
 from verifier import __version__
 from verifier._keeper import Keeper
+from verifier._status_page import StatusPage
 from verifier.api import (
     CIPHER_SERVICE,
     HEALTH_SERVICE,
@@ -98,9 +99,10 @@ class Daemon:
         self.health_addresses: tuple[str, ...] = ()
         self.metrics_port: int | None = None
         self.start_s = 0.0
+        self.status_port: int | None = None
         self._tls = self._checked_tls()
-        self._listener, self._health_listener, metrics_listener = self._listeners()
-        for listener in (self._listener, self._health_listener, metrics_listener):
+        self._listener, self._health_listener, *others = self._listeners()
+        for listener in (self._listener, self._health_listener, *others):
             listener.check()
         self._health = Health()
         self._stop_lock = threading.Lock()
@@ -122,14 +124,18 @@ class Daemon:
         tls.check()
         return tls
 
-    def _listeners(self) -> tuple[Listener, Listener, Listener]:
-        """For work, health and metrics."""
-        server, health, metrics = self.settings.server, self.settings.health, self.settings.metrics
+    def _listeners(self) -> tuple[Listener, ...]:
+        """For work, health, metrics and the status page."""
+        server, health = self.settings.server, self.settings.health
+        metrics, status = self.settings.metrics, self.settings.status
         mode = int(server.socket_mode, 8)
         return (
             Listener("server.listen", server.listen, self._tls, server.insecure, mode),
             Listener("health.listen", health.listen, None, health.insecure, mode),
-            Listener("metrics.listen", tuple(filter(None, [metrics.listen])), None, metrics.insecure),
+            Listener("metrics.listen", (metrics.listen,) if metrics.listen else (), None, metrics.insecure),
+            Listener(
+                "status.listen", () if status.listen in ("", "auto") else (status.listen,), None, status.insecure
+            ),
         )
 
     def __enter__(self) -> Daemon:
@@ -149,7 +155,13 @@ class Daemon:
             set_up_logs(self.settings.log.level, self.settings.log.format)
         try:
             tune_malloc()
-            steps = (self._start_telemetry, self._start_devices, self._load_plugins, self._start_servers)
+            steps = (
+                self._start_telemetry,
+                self._start_devices,
+                self._load_plugins,
+                self._start_servers,
+                self._start_status_page,
+            )
             took = {step.__name__.removeprefix("_"): _seconds(step) for step in steps}
         except BaseException:
             self._undo.close()
@@ -163,6 +175,7 @@ class Daemon:
             health=list(self.health_addresses),
             metrics_port=self.metrics_port,
             devices=[worker.device_id for worker in self.fleet.workers],
+            status_port=self.status_port,
             plugins=[instance.label for instance in self.registry.active()],
             start_s=round(self.start_s, 3),
             steps_s=took,
@@ -299,6 +312,16 @@ class Daemon:
             held_bytes=cipher.held_bytes,
         )
         return CipherService(self.scheduler, self.registry, keys, options, self.metrics)
+
+    def _start_status_page(self) -> None:
+        status = self.settings.status
+        if not status.listen:
+            return
+        page = StatusPage(
+            self.fleet, self.registry, self.scheduler, self.metrics, self.addresses, lambda: self._health.state
+        )
+        self.status_port = page.open(status.listen, any_host=status.insecure)
+        self._undo.callback(page.close)
 
     def _open_admin(self, address: str) -> None:
         """The admin listener. One that nobody asked for by name may be missing: a second daemon runs without."""

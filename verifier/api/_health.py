@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -63,6 +63,13 @@ class Health:
             if self._told.get(name) != status:  # watchers are told of changes, not of looks
                 self._servicer.set(name, status)
         self._told = now
+
+    @property
+    def state(self) -> Literal["serving", "not serving", "stopping"]:
+        """The state of the whole."""
+        if self._stopping:
+            return "stopping"
+        return "serving" if self._told.get("") == _SERVING else "not serving"
 
     def stopping(self) -> None:
         """Everything is NOT_SERVING from now on."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from verifier import __version__
 from verifier.model import BatchResult
+from verifier.telemetry._totals import Totals, buckets_of, summed
 
 __all__ = ["Metrics", "MetricsServer"]
 
@@ -64,6 +66,7 @@ class Metrics:
         self._requests = self._counter("requests", "Requests answered, by status.", "rpc", "code")
         self._items = self._counter("items", "Items answered, by verdict.", "plugin", "verdict")
         self._batches = self._counter("batches", "Launches on a device.", "plugin", "device")
+        self._launched = self._counter("launched_items", "Items that a device has finished.", "plugin", "device")
         self._rejected = self._counter("rejected", "Requests given up before they ran.", "plugin", "reason")
         self._fallback = self._counter("fallback_items", "Items run again elsewhere.", "plugin", "why")
         self._given_up = self._counter("undetermined_items", "Items left undecided.", "plugin", "why")
@@ -74,6 +77,9 @@ class Metrics:
         )
         self._queue_s = self._seconds("queue", "From acceptance until the first launch.")
         self._device_s = self._seconds("device", "Copies and kernels of a launch.")
+        self._copy_in_s = self._seconds("copy_in", "Columns to the device, of a launch that was measured.")
+        self._kernel_s = self._seconds("kernel", "Kernels, of a launch that was measured.")
+        self._copy_out_s = self._seconds("copy_out", "Results to the host, of a launch that was measured.")
         self._total_s = self._seconds("total", "From acceptance until the answer was ready.")
         self._plugin_state = self._gauge("plugin_state", "1 for the state it is in.", "plugin", "version", "state")
         self._device_up = self._gauge("device_up", "Whether the device's worker takes work.", "device")
@@ -82,7 +88,9 @@ class Metrics:
         self._tls_reads = self._counter("tls_reloads", "Readings of new certificate files.", "result")
         self._tls_expires = self._gauge("tls_expiry_timestamp_seconds", "When the certificate in use expires.")
         self._start_s = self._gauge("start_seconds", "From the start of the process until ready.")
-        self._gauge("build_info", "What runs here.", "version").labels(__version__).set(1)
+        build = self._gauge("build_info", "What runs here.", "version", "python")
+        build.labels(__version__, platform.python_version()).set(1)
+        ProcessCollector(registry=self.registry)  # process_resident_memory_bytes, process_open_fds, ...
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"verifier_{name}", text, labels, registry=self.registry)
@@ -96,6 +104,19 @@ class Metrics:
     def serve(self, address: str, port: int) -> MetricsServer:
         """Opens the listener; port 0 takes a free one."""
         return MetricsServer(self.registry, address, port)
+
+    def totals(self) -> Totals:
+        """What has been counted so far, for the status page."""
+        return Totals(
+            items=summed(self._items, "verdict"),
+            requests=summed(self._requests, "code"),
+            launched=summed(self._launched, "device"),
+            by_plugin=summed(self._items, "plugin"),
+            in_flight=sum(summed(self._in_flight, "rpc").values()),
+            total_s=buckets_of(self._total_s),
+            queue_s=buckets_of(self._queue_s),
+            device_s=buckets_of(self._device_s),
+        )
 
     def watch_queues(self, sizes: QueueSizes) -> None:
         """`sizes()` gives (items, bytes) by plugin."""
@@ -129,6 +150,7 @@ class Metrics:
     def launched(self, plugin: str, device: str, items: int, device_ns: int) -> None:
         """A launch came back."""
         self._batches.labels(plugin, device).inc()
+        self._launched.labels(plugin, device).inc(items)
         self._batch_items.labels(plugin).observe(items)
         self._device_s.labels(plugin).observe(device_ns / 1e9)
 
