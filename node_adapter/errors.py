@@ -4,6 +4,7 @@ AdapterError
 ├── RequestError        the caller's columns or scheme are wrong; nothing was sent
 ├── RefusedError        the daemon refuses this batch, now and later
 │   └── NotServedError  it has no active plugin for the scheme
+├── AuthenticationError a message's tag is wrong: nothing of it is given
 ├── AnswerError         an answer does not fit its question; nothing in it is used
 ├── UndecidedError      some items have no verdict; `result` holds what is known
 │   ├── DeadlineError     the time was over first
@@ -21,6 +22,7 @@ from typing import Any
 __all__ = [
     "AdapterError",
     "AnswerError",
+    "AuthenticationError",
     "CapacityError",
     "ChainError",
     "DeadlineError",
@@ -58,6 +60,10 @@ class RefusedError(AdapterError):
 
 class NotServedError(RefusedError):
     """The daemon has no active plugin for the operation and scheme."""
+
+
+class AuthenticationError(AdapterError):
+    """A message's tag is wrong: it, its nonce, its key or what was authenticated with it was changed."""
 
 
 class AnswerError(AdapterError):

@@ -1,6 +1,16 @@
 """A typed client of the daemon: columns, chunks, retries, and verdicts as numpy arrays."""
 
 from node_adapter.client._asyncio import AsyncVerifierClient
+from node_adapter.client._cipher import CipherClient, Transformed
+from node_adapter.client._cipher_scheme import (
+    CipherAlgorithm,
+    CipherByteOrder,
+    CipherMode,
+    CipherScheme,
+    CounterFormat,
+    Direction,
+)
+from node_adapter.client._cipher_stream import CipherStream
 from node_adapter.client._columns import Column, Values, pack
 from node_adapter.client._jobs import Limits
 from node_adapter.client._mock import Items, MockVerifier
@@ -22,8 +32,16 @@ __all__ = [
     "CHANNEL_OPTIONS",
     "Algorithm",
     "AsyncVerifierClient",
+    "CipherAlgorithm",
+    "CipherByteOrder",
+    "CipherClient",
+    "CipherMode",
+    "CipherScheme",
+    "CipherStream",
     "Column",
+    "CounterFormat",
     "Digests",
+    "Direction",
     "Hash",
     "InputKind",
     "Items",
@@ -38,6 +56,7 @@ __all__ = [
     "Scheme",
     "Served",
     "SignatureEncoding",
+    "Transformed",
     "Values",
     "Verdicts",
     "VerifierClient",
