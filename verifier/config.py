@@ -164,6 +164,7 @@ class PluginSettings(_Section):
     # By plugin: a variant of its manifest, and values of its tunables. { sm4 = "sliced" }, { sm4 = { NAME = 1 } }
     variants: dict[str, str] = {}
     tunables: dict[str, dict[str, int | str]] = {}
+    tuned: bool = True  # of those not named there: what `verifier plugin tune` found, where it is still built
     folders: tuple[Path, ...] = ()  # searched before the shipped ones
     trust: Literal["locked", "any"] = "locked"  # any: for development, whatever is found may load
     lock_files: tuple[Path, ...] = ()

@@ -224,6 +224,7 @@ class Daemon:
                 quarantine_faults=plugins.quarantine_faults,
                 quarantine_window_s=plugins.quarantine_window_s,
                 choices=plugins.choices,
+                tuned=plugins.tuned,
             ),
         )
         self._undo.callback(self.fleet.close)

@@ -55,11 +55,20 @@ class Output(_Strict):
     bytes: int = Field(ge=1, le=1 << 20)
 
 
+Role = Literal["call", "enroll", "enrolled"]
+
+
 class Operation(_Strict):
-    """What a plugin does to an item."""
+    """What a plugin does to an item.
+
+    `role` says whose it is. Callers ask for "call". The daemon alone asks for the others: "enroll" changes the
+    plugin's memory, so that its known answers run once, whole, in the file's order; "enrolled" does what a "call" does
+    with what was enrolled, and its known answers come after those that enrol.
+    """
 
     name: Name
     algorithm: Symbol
+    role: Role = "call"
     inputs: tuple[Name, ...] = Field(min_length=1, max_length=6)
     widths: dict[Name, Annotated[int, Field(ge=1, le=1 << 20)]] = Field(default_factory=dict)  # of fixed-width inputs
     outputs: tuple[Output, ...] = Field(default=(), max_length=2)

@@ -149,8 +149,9 @@ def test_manifests_that_contradict_themselves(more, message):
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda path: path.name)
-def test_shipped_defaults_pass_nothing_but_the_manifests_defines(folder):
+def test_shipped_defaults_are_no_variant(folder):
     """What was measured is what is built where nobody chose anything."""
     manifest = load_manifest(folder)
-    for target in ("sm_90", "x86-64-v3"):
-        assert manifest.build(Choice(), target) == (manifest.source, dict(manifest.defines))
+    for kind, target in (("gpu", "sm_90"), ("cpu", "x86-64-v3")):
+        stated = {name: t.default[kind] for name, t in manifest.tunables.items() if kind in t.default}
+        assert manifest.build(Choice(), target) == (manifest.source, {**manifest.defines, **stated})

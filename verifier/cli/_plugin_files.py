@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from verifier.cli import _plugin_check, _plugin_template
+from verifier.cli._plugin_tune import tune_
 from verifier.errors import ManifestError, VerifierError
 from verifier.manifest import DEFAULT, Choice
 from verifier.registry import (
@@ -39,6 +40,7 @@ def add_commands(app: typer.Typer) -> None:
     for command, example in (
         (new, "verifier plugin new checksum"),
         (check, "verifier plugin check checksum --target sm_90"),
+        (tune_, "verifier plugin tune sm4 --device cuda:0"),
         (pack, "verifier plugin pack checksum --target sm_90 --target x86-64-v3"),
         (keygen, "verifier plugin keygen site.key"),
         (sign_, "verifier plugin sign checksum-1.0.0.bundle --key site.key"),

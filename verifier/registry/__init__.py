@@ -12,6 +12,8 @@ from verifier.registry._registry import Registry
 from verifier.registry._source import PluginSource
 from verifier.registry._startup import load_all
 from verifier.registry._trust import Trust, read_lock, sign, write_lock
+from verifier.registry._tuning import Tuned, TuningFile
+from verifier.registry._tuning_run import tune
 from verifier.registry._watch import Watcher
 
 __all__ = [
@@ -27,6 +29,8 @@ __all__ = [
     "State",
     "Transition",
     "Trust",
+    "Tuned",
+    "TuningFile",
     "Watcher",
     "bundle_bytes",
     "common_folder",
@@ -38,5 +42,6 @@ __all__ = [
     "read_source",
     "shipped_folder",
     "sign",
+    "tune",
     "write_lock",
 ]

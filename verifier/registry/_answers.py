@@ -86,6 +86,20 @@ class Group:
         columns = tuple(_take(column, cases) for column in self.inputs)
         return Batch(self.key, items, columns), cases
 
+    def valid(self) -> Group | None:
+        """The valid cases alone, or None where there are none."""
+        cases = np.flatnonzero(self.codes == Code.VALID)
+        if not cases.size:
+            return None
+        return Group(
+            self.operation_index,
+            self.key,
+            tuple(self.ids[case] for case in cases),
+            tuple(_take(column, cases) for column in self.inputs),
+            self.codes[cases],
+            tuple((expected[cases], stated[cases]) for expected, stated in self.outputs),
+        )
+
 
 def parse_answers(manifest: Manifest, data: bytes, where: str) -> tuple[Group, ...]:
     """Reads a plugin's known answers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from verifier.drivers import ABI_VERSION
+from verifier.drivers import ABI_VERSION, DeviceInfo
 from verifier.errors import ManifestError, PluginError
 from verifier.manifest import Choice, Operation
 from verifier.registry._answers import parse_answers
@@ -18,6 +18,7 @@ from verifier.registry._parameters import allowed_numbers
 from verifier.registry._selftest import self_test
 from verifier.registry._source import PluginSource
 from verifier.registry._trust import Trust
+from verifier.registry._tuning import tuned_choice
 
 __all__ = ["Loader"]
 
@@ -57,9 +58,11 @@ class Loader:
         """An image for every device. Raises PluginError (another ABI), ManifestError (no such variant or tunable),
         BuildError, DeviceUnavailableError."""
         options = self.options
-        choice = self.chosen(instance.choice, source)
         instance.builds = {
-            worker.device.id: Build.of(source.manifest, worker.device.target, choice) for worker in workers
+            worker.device.id: Build.of(
+                source.manifest, worker.device.target, self.chosen(instance.choice, source, worker.device)
+            )
+            for worker in workers
         }
         builds = set(instance.builds.values())
         instance.images = images_for(source, builds, cache=options.cache, timeout_s=options.build_timeout_s)
@@ -69,12 +72,15 @@ class Loader:
             if not is_ptx(image)
         }
 
-    def chosen(self, asked: Choice | None, source: PluginSource) -> Choice:
-        """What a plugin is built with: what the load asked for, else what the settings say. Raises ManifestError."""
+    def chosen(self, asked: Choice | None, source: PluginSource, device: DeviceInfo) -> Choice:
+        """What a plugin is built with for a device: what the load asked for, else what the settings say, else what
+        tuning found there, else the default. Raises ManifestError."""
         if asked is not None:
             return asked
-        variant, tunables = self.options.choices.get(source.name, ("", {}))
-        return source.manifest.choice(variant, tunables)
+        if source.name in self.options.choices:
+            variant, tunables = self.options.choices[source.name]
+            return source.manifest.choice(variant, tunables)
+        return tuned_choice(device, source, self.options.cache) if self.options.tuned else Choice()
 
     def check_budget(self, instance: Instance, workers: Sequence[WorkerLike], others: Sequence[Instance]) -> None:
         """Whether the plugin's state fits beside what is loaded. Raises PluginError naming device and sizes."""

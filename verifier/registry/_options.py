@@ -35,6 +35,7 @@ class RegistryOptions:
     quarantine_window_s: float = 60.0  # ... within so long take it out
     # By plugin: its variant ("" or "default": none) and its tunables, where a load does not ask for others.
     choices: Mapping[str, tuple[str, Mapping[str, int | str]]] = field(default_factory=dict)
+    tuned: bool = True  # where neither decides: what `verifier plugin tune` found on the device, if it is built
     gpu_chunk_items: int = 1 << 17  # items of the self-test's full chunk
     cpu_chunk_items: int = 1 << 15
 
