@@ -74,6 +74,10 @@ class Span:
                 value = number
         return value
 
+    def is_bytes(self, field: int) -> bool:
+        """Whether the field occurs, with bytes or a message in it."""
+        return any(found == field and isinstance(value, Span) for _, found, _, value in self._fields())
+
     def only(self, *numbers: int) -> None:
         """Raises FormatError at the first field that has another number."""
         for begin, field, _, _ in self._fields():

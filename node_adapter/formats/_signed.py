@@ -52,13 +52,17 @@ class Unsigned:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A block or transaction of a file: its name, how many transactions it has, and the signatures in it."""
+    """A block or transaction of a file: its name, how many transactions it has, and the signatures in it.
+
+    `stop` is about where it ends in the file, 0 where that is not known: how much has been read by now.
+    """
 
     name: str
     transactions: int
     signed: tuple[Signed, ...]
     unverifiable: tuple[Unverifiable, ...] = ()
     unsigned: tuple[Unsigned, ...] = ()
+    stop: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, name: str, transactions: int, found: Iterable[Signed | Unverifiable | Unsigned]) -> Record:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding
 from node_adapter.errors import FormatError
@@ -98,7 +98,8 @@ def _block(reader: Reader, prefix: str, coins: Spent) -> Iterator[Record]:
         transaction = Transaction.read(reader)
         name = transaction.id
         names.append(name)
-        yield _record(transaction, f"{prefix}transaction {number} {name[::-1].hex()}", coins, rules)
+        record = _record(transaction, f"{prefix}transaction {number} {name[::-1].hex()}", coins, rules)
+        yield replace(record, stop=reader.at)
         coins.update({(name, place): output for place, output in enumerate(transaction.outputs)})
     root = merkle_root(names)
     if root != header[36:68]:
@@ -107,7 +108,7 @@ def _block(reader: Reader, prefix: str, coins: Spent) -> Iterator[Record]:
             f"{header[36:68][::-1].hex()}: at least one transaction is not the one in the chain"
         )
         where = f"{prefix or 'block '}header"
-        yield Record(where, 0, (), (Unverifiable(where, why),))
+        yield Record(where, 0, (), (Unverifiable(where, why),), stop=reader.at)
 
 
 def _record(transaction: Transaction, where: str, coins: Spent, rules: _Rules) -> Record:

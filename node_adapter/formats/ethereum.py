@@ -9,6 +9,7 @@ transactions are those of the header is told by its root over them, which is com
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from node_adapter.client import Algorithm, Hash, InputKind, LowS, Scheme, SignatureEncoding
 from node_adapter.errors import FormatError
@@ -50,13 +51,13 @@ def records(data: bytes, *, chain_id: int | None = None) -> Iterator[Record]:
                 raise FormatError(
                     offset, f"{error.problem}, at byte {error.offset} of what it uncompresses to"
                 ) from None
-            yield record
+            yield replace(record, stop=offset)
         return
     at = 0
     while at < len(data):
         block = read(data, at)
         header, transactions = block.children(least=3)[:2]
-        yield _block(header, transactions, chain_id)
+        yield replace(_block(header, transactions, chain_id), stop=block.stop)
         at = block.stop
 
 

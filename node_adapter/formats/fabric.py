@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from node_adapter.client import Algorithm, Hash, InputKind, LowS, Scheme, SignatureEncoding
@@ -55,13 +55,14 @@ class _Block:
         return _der(0x30, _der(2, number) + _der(4, self.previous_hash.content) + _der(4, self.data_hash.content))
 
 
-def records(data: bytes) -> Iterator[Record]:
+def records(data: bytes, *, chain_id: str | None = None) -> Iterator[Record]:
     """The blocks of a block file, or of one Block message, in order.
 
-    Raises FormatError at the byte that is wrong; the blocks before it have been given by then.
+    With `chain_id`, envelopes of another channel are not verifiable. Raises FormatError at the byte that is wrong;
+    the blocks before it have been given by then.
     """
     if data[:1] == b"\x0a":  # no stored block is as short as 10 bytes
-        yield _record(_message(data), None)
+        yield replace(_record(_message(data), None, chain_id), stop=len(data))
         return
     before = None
     at = 0
@@ -72,7 +73,7 @@ def records(data: bytes) -> Iterator[Record]:
         if length > len(data) - start:
             raise FormatError(at, f"a block of {length} bytes, but {len(data) - start} are left in the file")
         block = _stored(data, start, start + length)
-        yield _record(block, before)
+        yield replace(_record(block, before, chain_id), stop=start + length)
         before = block
         at = start + length
 
@@ -113,10 +114,10 @@ def _list(data: bytes, at: int, end: int) -> tuple[list[Span], int]:
     return spans, at
 
 
-def _record(block: _Block, before: _Block | None) -> Record:
+def _record(block: _Block, before: _Block | None = None, channel: str | None = None) -> Record:
     found: list[Signed | Unverifiable] = []
     for place, envelope in enumerate(block.envelopes):
-        found += _envelope(envelope, f"block {block.number} transaction {place}")
+        found += _envelope(envelope, f"block {block.number} transaction {place}", channel)
     found += _orderers(block)
     found += _hashes(block, before)
     return Record.of(f"block {block.number}", len(block.envelopes), found)
@@ -136,8 +137,13 @@ def _hashes(block: _Block, before: _Block | None) -> Iterator[Unverifiable]:
             yield Unverifiable(where, why)
 
 
-def _envelope(envelope: Span, where: str) -> Found:
+def _envelope(envelope: Span, where: str, channel: str | None = None) -> Found:
     payload = envelope.one(1)
+    given = payload.one(1, 1, 4)
+    if channel is not None and given.content != channel.encode():
+        told = given.content.decode(errors="replace")
+        yield Unverifiable(where, f"signed for channel {told!r} at byte {given.start}, not for {channel!r}")
+        return
     kind = payload.one(1, 1).number(1)
     creator = payload.one(1, 2, 1)
     yield _signed(f"{where} ({_TYPES.get(kind, f'type {kind}')}) creator", payload.content, envelope.one(2), creator)

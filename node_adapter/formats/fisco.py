@@ -35,10 +35,11 @@ class Crypto(enum.StrEnum):
     secp256k1 = "secp256k1"
 
 
-def records(data: bytes, *, crypto: Crypto = Crypto.sm2) -> Iterator[Record]:
+def records(data: bytes, *, crypto: Crypto = Crypto.sm2, chain_id: str | None = None) -> Iterator[Record]:
     """The blocks of a file: a block, a transaction, a list of either, or a JSON-RPC answer that holds one.
 
-    Raises FormatError at the byte where the file stops being JSON, or at 0 where it holds something else.
+    With `chain_id`, transactions of another chain are not verifiable. Raises FormatError at the byte where the file
+    stops being JSON, or at 0 where it holds something else.
     """
     try:
         text = data.decode()
@@ -55,11 +56,11 @@ def records(data: bytes, *, crypto: Crypto = Crypto.sm2) -> Iterator[Record]:
         if not isinstance(entry, dict):
             raise FormatError(0, f"entry {place} is neither a block nor a transaction")
         if isinstance(entry.get("transactions"), list):
-            yield _record(f"block {entry.get('number', place)}", entry["transactions"], crypto)
+            yield _record(f"block {entry.get('number', place)}", entry["transactions"], crypto, chain_id)
         else:
             loose.append(entry)
     if loose:
-        yield _record("transactions", loose, crypto)
+        yield _record("transactions", loose, crypto, chain_id)
 
 
 def transaction_hash(transaction: Mapping[str, Any], nonce: bytes, crypto: Crypto) -> bytes:
@@ -88,17 +89,14 @@ def transaction_hash(transaction: Mapping[str, Any], nonce: bytes, crypto: Crypt
     return _hash(b"".join(parts), crypto)
 
 
-def _record(name: str, transactions: list[Any], crypto: Crypto) -> Record:
-    found = [_transaction(tx, f"{name} transaction {place}", crypto) for place, tx in enumerate(transactions)]
-    return Record(
-        name,
-        len(transactions),
-        tuple(item for item in found if isinstance(item, Signed)),
-        tuple(item for item in found if isinstance(item, Unverifiable)),
-    )
+def _record(name: str, transactions: list[Any], crypto: Crypto, chain_id: str | None) -> Record:
+    found = [
+        _transaction(tx, f"{name} transaction {place}", crypto, chain_id) for place, tx in enumerate(transactions)
+    ]
+    return Record.of(name, len(transactions), found)
 
 
-def _transaction(transaction: Any, where: str, crypto: Crypto) -> Signed | Unverifiable:
+def _transaction(transaction: Any, where: str, crypto: Crypto, chain_id: str | None) -> Signed | Unverifiable:
     if not isinstance(transaction, dict):
         return Unverifiable(where, "only its hash is given: ask the node for whole transactions")
     try:
@@ -110,7 +108,12 @@ def _transaction(transaction: Any, where: str, crypto: Crypto) -> Signed | Unver
         return Unverifiable(where, f"{error.args[0]} is missing")
     except (AttributeError, OverflowError, TypeError, ValueError) as error:
         return Unverifiable(where, f"a field is not what it must be: {error}")
+    if chain_id is not None and transaction["chainID"] != chain_id:
+        return Unverifiable(where, f"signed for chain {transaction['chainID']!r}, not for {chain_id!r}")
     if told not in hashes:
+        other = Crypto.sm2 if crypto is Crypto.secp256k1 else Crypto.secp256k1
+        if told in {transaction_hash(transaction, nonce, other) for nonce in _nonces(transaction["nonce"])}:
+            return Unverifiable(where, f"its hash is that of a chain with {other}, not {crypto}")
         return Unverifiable(where, "its hash is not that of its fields")
     if crypto is Crypto.secp256k1:
         return Signed(where, _SECP256K1, told, signature, recover=True, signer=sender)

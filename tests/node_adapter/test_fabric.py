@@ -169,6 +169,20 @@ def test_updates_and_what_orderers_wrapped_have_their_signatures(ledger):
     ]
 
 
+def test_another_channel(ledger):
+    whole = next(records(ledger))
+    channel = _stored(ledger, *_first(ledger)).envelopes[0].one(1).one(1, 1, 4).content.decode()
+    assert next(records(ledger, chain_id=channel)) == whole
+    other = next(records(ledger, chain_id="other"))
+    assert other.unverifiable[0].why.startswith(f"signed for channel {channel!r} at byte ")
+    assert not any("transaction" in item.where for item in other.signed)
+
+
+def _first(ledger):
+    length, start = varint(ledger, 0, len(ledger))
+    return start, start + length
+
+
 def test_orderers_that_are_numbers_are_named():
     metadata = field(1, b"value") + field(2, field(2, b"signature") + field(3, number(1, 2)))
     (record,) = records(stored([], [metadata]))

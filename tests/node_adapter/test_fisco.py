@@ -130,6 +130,20 @@ def test_what_is_not_verifiable(change, why):
     assert why in reasons[0]
 
 
+@pytest.mark.parametrize("crypto", list(Crypto))
+def test_a_chain_with_the_other_algorithms_is_named(crypto):
+    (other,) = set(Crypto) - {crypto}
+    assert verdicts(signed(other), crypto) == ([], [f"its hash is that of a chain with {other}, not {crypto}"])
+
+
+def test_another_chain():
+    good = json.dumps(signed()).encode()
+    (record,) = records(good, chain_id="chain1")
+    assert [item.why for item in record.unverifiable] == ["signed for chain 'chain0', not for 'chain1'"]
+    (record,) = records(good, chain_id="chain0")
+    assert len(record.signed) == 1
+
+
 def test_missing_fields_and_bare_hashes():
     without = signed()
     del without["hash"]

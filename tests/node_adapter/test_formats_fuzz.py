@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node_adapter.errors import FormatError
-from node_adapter.formats import bitcoin, ethereum, fabric, fisco, x509
+from node_adapter.formats import bitcoin, chainmaker, ethereum, fabric, fisco, x509
 
 READERS = {
     "bitcoin": bitcoin.records,
+    "chainmaker": chainmaker.records,
     "ethereum": ethereum.records,
     "fabric": fabric.records,
     "fisco": fisco.records,

@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
-from rich.table import Table
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from node_adapter.client import VerifierClient
 from node_adapter.errors import FormatError
-from node_adapter.formats import Outcome, Record, Verdict, settle, verify_signed
+from node_adapter.formats import Outcome, Record, Unsigned, Unverifiable, Verdict, settle, verify_signed
 from verifier.model import Code
 
 __all__ = ["verify_blocks"]
 
 _AT_ONCE = 32_768  # signatures that are verified together: what was read before an error is verified, too
-_SHOWN = 50  # signatures that are not valid, in the table
+_TRANSACTION = re.compile(r" transaction \d+")
 
 Reader = Callable[[bytes], Iterator[Record]]
+Line = Verdict | Unverifiable | Unsigned
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _File:
+    """What is known of a file so far."""
+
     path: Path
-    records: list[Record]
-    verdicts: list[list[Verdict]]
-    error: FormatError | None
-    served_by: set[str]
-    devices: set[str]
+    records: list[Record] = field(default_factory=list)
+    verdicts: list[list[Verdict]] = field(default_factory=list)
+    error: FormatError | OSError | None = None
+    served_by: set[str] = field(default_factory=set)
+    devices: set[str] = field(default_factory=set)
 
 
 def verify_blocks(
-    client: VerifierClient, files: Sequence[Path], read: Reader, console: Console
-) -> tuple[dict[str, Any], bool, FormatError | None]:
-    """Verifies every signature of the files. Gives what was found, whether all is valid, and the first bad file."""
-    found = [_file(client, path, read, console) for path in files]
-    for file in found:
-        _print(console, file)
+    client: VerifierClient, files: Sequence[Path], read: Reader, console: Console, *, brief: bool = False
+) -> tuple[dict[str, Any], bool, FormatError | OSError | None]:
+    """Verifies every signature of the files. Gives what was found, whether all is valid, and the first file's error.
+
+    Prints every transaction with what became of it; `brief`: those alone that are not plainly valid.
+    """
+    found = [_file(client, path, read, console, brief) for path in files]
     error = next((file.error for file in found if file.error), None)
     good = all(
         verdict.code is Code.VALID for file in found for verdicts in file.verdicts for verdict in verdicts
@@ -50,27 +54,48 @@ def verify_blocks(
     return {"files": [_as_json(file) for file in found]}, good and error is None, error
 
 
-def _file(client: VerifierClient, path: Path, read: Reader, console: Console) -> _File:
-    file = _File(path, [], [], None, set(), set())
-    error = None
-    with Progress(console=console, transient=True, disable=console.quiet) as progress:
-        bar = progress.add_task(path.name, total=None)
-        waiting: list[Record] = []
-        records = read(path.read_bytes())
-        while True:
-            try:
-                record = next(records, None)
-            except FormatError as problem:
-                record, error = None, FormatError(problem.offset, f"{problem.problem} ({path})")
-            if record:
-                waiting.append(record)
-            if waiting and (record is None or sum(len(r.signed) for r in waiting) >= _AT_ONCE):
-                _verify(client, file, waiting)
-                progress.update(bar, completed=len(file.records), total=None)
-                waiting = []
-            if record is None:
-                break
-    return _File(path, file.records, file.verdicts, error, file.served_by, file.devices)
+def _file(client: VerifierClient, path: Path, read: Reader, console: Console, brief: bool) -> _File:
+    file = _File(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        file.error = error
+        return file
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), DownloadColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=console.quiet
+    ) as progress:
+        bar = progress.add_task(path.name, total=len(data))
+        for records, broken in _batches(read(data)):
+            start = len(file.records)
+            _verify(client, file, records)
+            if broken:
+                file.error = FormatError(broken.offset, f"{broken.problem} ({path})")
+            for record, verdicts in zip(file.records[start:], file.verdicts[start:], strict=True):
+                _print_record(console, record, verdicts, brief)
+            progress.update(bar, completed=max((record.stop for record in records), default=0))
+    _print_totals(console, file)
+    return file
+
+
+def _batches(records: Iterator[Record]) -> Iterator[tuple[list[Record], FormatError | None]]:
+    """Records with about as many signatures as are verified together; the last ones with the file's error, if any."""
+    waiting: list[Record] = []
+    signatures = 0
+    while True:
+        try:
+            record = next(records, None)
+        except FormatError as error:
+            yield waiting, error
+            return
+        if record is None:
+            yield waiting, None
+            return
+        waiting.append(record)
+        signatures += len(record.signed)
+        if signatures >= _AT_ONCE:
+            yield waiting, None
+            waiting, signatures = [], 0
 
 
 def _verify(client: VerifierClient, file: _File, records: list[Record]) -> None:
@@ -82,31 +107,74 @@ def _verify(client: VerifierClient, file: _File, records: list[Record]) -> None:
     start = 0
     for record in records:
         stop = start + len(record.signed)
-        part = {place - start: a for place, a in outcome.addresses.items() if start <= place < stop}
+        part = {place - start: outcome.addresses[place] for place in range(start, stop) if place in outcome.addresses}
         file.records.append(record)
         file.verdicts.append(settle(record.signed, Outcome(outcome.codes[start:stop], part)))
         start = stop
 
 
-def _print(console: Console, file: _File) -> None:
+def _print_record(console: Console, record: Record, verdicts: list[Verdict], brief: bool) -> None:
+    """A line for the record, one for each of its transactions, and one for each thing that is not plainly valid."""
+    every: tuple[Line, ...] = (*verdicts, *record.unverifiable, *record.unsigned)
+    groups: dict[str, list[Line]] = {}
+    for line in every:
+        transaction = _TRANSACTION.match(line.where.removeprefix(record.name))
+        groups.setdefault(transaction[0].strip() if transaction else "", []).append(line)
+    own = groups.pop("", [])
+    if brief and not any(_remark(line, record.name) for line in every):
+        return
+    head = f"{escape(record.name)}: {_counts(every)}"
+    if not groups:
+        told = [head, *_remarks(own, record.name, "  ")]
+    else:
+        told = [f"{head} in {record.transactions} transactions"]
+        for name, group in groups.items():
+            remarks = _remarks(group, name, "    ")
+            if remarks or not brief:
+                told += [f"  {name}: {_counts(group)}", *remarks]
+        told += _remarks(own, record.name, "  ")
+    console.print("\n".join(told), highlight=False, soft_wrap=True)
+
+
+def _counts(lines: Sequence[Line]) -> str:
+    codes = Counter(line.code.name.lower() for line in lines if isinstance(line, Verdict))
+    unverifiable = sum(isinstance(line, Unverifiable) for line in lines)
+    counts = [f"{count} {code}" for code, count in sorted(codes.items())]
+    counts += [f"{unverifiable} not verifiable"] if unverifiable else []
+    return ", ".join(counts) or "nothing signed"
+
+
+def _remarks(lines: Sequence[Line], name: str, indent: str) -> list[str]:
+    return [f"{indent}{text}" for line in lines if (text := _remark(line, name))]
+
+
+def _remark(line: Line, name: str) -> str:
+    """What to say of something that is not plainly valid."""
+    where = escape(line.where.partition(name)[2].strip())
+    before = f"{where}: " if where else ""
+    if isinstance(line, Unverifiable):
+        return f"{before}[yellow]not verifiable[/yellow]: {escape(line.why)}"
+    if isinstance(line, Unsigned):
+        return f"{before}[dim]unsigned: {escape(line.why)}[/dim]"
+    if line.code is Code.VALID:
+        return ""
+    style = "yellow" if line.code is Code.UNDECIDED else "red"
+    return f"{before}[{style}]{line.code.name.lower()}[/{style}]"
+
+
+def _print_totals(console: Console, file: _File) -> None:
     verdicts = [verdict for found in file.verdicts for verdict in found]
     codes = Counter(verdict.code for verdict in verdicts)
-    unverifiable = [item for record in file.records for item in record.unverifiable]
+    unverifiable = sum(len(record.unverifiable) for record in file.records)
+    unsigned = sum(len(record.unsigned) for record in file.records)
     senders = {verdict.address for verdict in verdicts if verdict.address}
-    table = Table("what", "verdict", title=escape(str(file.path)), title_justify="left")
-    for verdict in [verdict for verdict in verdicts if verdict.code is not Code.VALID][:_SHOWN]:
-        style = "yellow" if verdict.code is Code.UNDECIDED else "red"
-        table.add_row(escape(verdict.where), f"[{style}]{verdict.code.name.lower()}[/{style}]")
-    for item in unverifiable[:_SHOWN]:
-        table.add_row(escape(item.where), f"[yellow]not verifiable[/yellow]: {escape(item.why)}")
-    if table.row_count:
-        console.print(table)
     served = f"; served by {', '.join(sorted(file.served_by))} on {', '.join(sorted(file.devices))}"
     counts = ", ".join(f"{count} {code.name.lower()}" for code, count in sorted(codes.items())) or "none"
     console.print(
         f"{escape(str(file.path))}: {len(file.records)} records, "
         f"{sum(record.transactions for record in file.records)} transactions, {len(verdicts)} signatures: {counts}; "
-        f"{len(unverifiable)} not verifiable{served if file.served_by else ''}",
+        f"{unverifiable} not verifiable{f'; {unsigned} unsigned' if unsigned else ''}"
+        f"{served if file.served_by else ''}",
         highlight=False,
         soft_wrap=True,
     )
@@ -133,6 +201,7 @@ def _as_json(file: _File) -> dict[str, Any]:
                     for verdict in verdicts
                 ],
                 "not_verifiable": [{"where": item.where, "why": item.why} for item in record.unverifiable],
+                "unsigned": [{"where": item.where, "why": item.why} for item in record.unsigned],
             }
             for record, verdicts in zip(file.records, file.verdicts, strict=True)
         ],

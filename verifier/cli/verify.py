@@ -15,7 +15,7 @@ from rich.console import Console
 
 from node_adapter.client import VerifierClient
 from node_adapter.errors import AdapterError, FormatError
-from node_adapter.formats import bitcoin, ethereum, fabric, fisco
+from node_adapter.formats import bitcoin, chainmaker, ethereum, fabric, fisco
 from verifier.cli._blocks import verify_blocks
 from verifier.cli._certificates import CertificateOptions, needed_plugins, read_certificates, verify_certificates
 from verifier.cli._local import daemon_address
@@ -35,6 +35,7 @@ class Format(enum.StrEnum):
     fabric = "fabric"
     bitcoin = "bitcoin"
     fisco = "fisco"
+    chainmaker = "chainmaker"
 
 
 class Za(enum.StrEnum):
@@ -62,26 +63,39 @@ def register(app: typer.Typer) -> None:
             typer.Option(help="x509: the signers' SM2 user id. [default: 1234567812345678]", show_default=False),
         ] = None,
         all_pairs: Annotated[bool, typer.Option(help="x509: try every certificate as every other's issuer.")] = False,
-        chain_id: Annotated[int | None, typer.Option(help="ethereum: refuse signatures for other chains.")] = None,
+        chain_id: Annotated[
+            str | None,
+            typer.Option(
+                help="ethereum (a number), fisco, chainmaker, fabric (the channel): name signatures for others."
+            ),
+        ] = None,
         spent: Annotated[
-            Path | None, typer.Option(help='bitcoin: outputs that are spent, lines of "txid:index amount script".')
+            Path | None,
+            typer.Option(
+                help='bitcoin: outputs that are spent, lines of "txid:index amount script", '
+                "or what `bitcoin-cli getblock HASH 3` prints."
+            ),
         ] = None,
         crypto: Annotated[
             fisco.Crypto, typer.Option(help="fisco: the chain's algorithms, which no transaction names.")
         ] = fisco.Crypto.sm2,
         timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a batch may take.")] = 120.0,
+        brief: Annotated[bool, typer.Option("--brief", help="Print what is not plainly valid, and totals.")] = False,
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     ) -> None:
         """Verify the signatures in files of real systems, through a daemon.
 
         x509: certificates signed with SM2 or ECDSA P-256, PEM or DER, several in a file; says who signed whom.
-        ethereum: blocks in RLP. fabric: block files of a ledger. bitcoin: one block a file. fisco: blocks or
-        transactions of FISCO BCOS 3 in JSON.
+        ethereum: blocks in RLP, or era1 files. fabric: block files of a ledger, or Block messages. bitcoin: one block
+        a file, or a node's blk*.dat; outputs of earlier files are known to later ones. fisco: blocks or transactions
+        of FISCO BCOS 3 in JSON. chainmaker: Block or Transaction messages, or lines of JSON with message, signature
+        in DER and signer.
 
         Ends with 0 if every signature is valid and every certificate has an issuer among the files. 1: something is
         not validly signed, or cannot be verified. 2: a file cannot be read to its end, or no daemon answers.
         """
         console = Console(quiet=as_json)
+        number = _number(chain_id) if format_ is Format.ethereum else None
         options = CertificateOptions(
             None if sm2_user_id is None else sm2_user_id.encode(), sm2_za is Za.default, all_pairs
         )
@@ -94,21 +108,42 @@ def register(app: typer.Typer) -> None:
                 broken = None
             else:
                 read: Any = {
-                    Format.ethereum: partial(ethereum.records, chain_id=chain_id),
-                    Format.fabric: fabric.records,
-                    Format.bitcoin: partial(
-                        bitcoin.records, spent=bitcoin.read_spent(spent.read_text()) if spent else None
-                    ),
-                    Format.fisco: partial(fisco.records, crypto=crypto),
+                    Format.ethereum: partial(ethereum.records, chain_id=number),
+                    Format.fabric: partial(fabric.records, chain_id=chain_id),
+                    Format.bitcoin: partial(bitcoin.records, spent=_spent(spent)),
+                    Format.fisco: partial(fisco.records, crypto=crypto, chain_id=chain_id),
+                    Format.chainmaker: partial(chainmaker.records, chain_id=chain_id),
                 }[format_]
-                national = format_ is Format.fisco and crypto is fisco.Crypto.sm2
-                with _client(address, ("sm2",) if national else ("ecdsa",), timeout) as client:
-                    found, good, broken = verify_blocks(client, files, read, console)
+                with _client(address, _plugins(format_, crypto), timeout) as client:
+                    found, good, broken = verify_blocks(client, files, read, console, brief=brief)
             if as_json:
                 typer.echo(json.dumps({"format": format_.value, "ok": good, **found}, indent=2, ensure_ascii=False))
             if broken:
                 raise broken
         raise typer.Exit(0 if good else EXIT_INVALID)
+
+
+def _number(chain_id: str | None) -> int | None:
+    if chain_id is None:
+        return None
+    if not chain_id.isdecimal():
+        raise typer.BadParameter(f"{chain_id!r}: Ethereum's chains are numbers", param_hint="--chain-id")
+    return int(chain_id)
+
+
+def _spent(path: Path | None) -> bitcoin.Spent:
+    """What is spent, which grows as blocks are read. Raises FormatError naming the file."""
+    try:
+        return bitcoin.read_spent(path.read_text()) if path else {}
+    except FormatError as error:
+        raise FormatError(error.offset, f"{error.problem} ({path})") from None
+
+
+def _plugins(format_: Format, crypto: fisco.Crypto) -> tuple[str, ...]:
+    """What a daemon needs for the format."""
+    if format_ is Format.chainmaker:
+        return "sm2", "ecdsa"
+    return ("sm2",) if format_ is Format.fisco and crypto is fisco.Crypto.sm2 else ("ecdsa",)
 
 
 @contextmanager
