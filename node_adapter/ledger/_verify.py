@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -69,28 +71,35 @@ class Options:
 def plan_dataset(dataset: Path, on_file: Callable[[Path], None] = lambda _: None) -> Plan:
     """The row groups of a file, or of all *.parquet files under a folder, in the order of their names.
 
-    Reads every file once for its digest; `on_file` is called before each. Raises LedgerError where there is none.
+    Reads every file once for its digest, several at a time; `on_file` is called after each. Raises LedgerError where
+    there is none.
     """
     paths = sorted(dataset.rglob("*.parquet")) if dataset.is_dir() else [dataset]
     if not paths:
         raise LedgerError(str(dataset), "no *.parquet file is in this folder; verifier ledger export makes them")
     groups: list[Group] = []
-    unreadable = []
-    for path in paths:
-        on_file(path)
-        name = str(path.relative_to(dataset)) if dataset.is_dir() else path.name
-        digest = ""
-        try:
-            digest = file_digest(path)
-            file, calls = open_ledger(path)
-            with file:
-                sizes = [file.metadata.row_group(place).num_rows for place in range(file.num_row_groups)]
-        except (OSError, pa.ArrowException, LedgerError) as error:
-            problem = f"{type(error).__name__}: {error}".splitlines()[0]
-            unreadable.append(Outcome(name, digest, -1, error=problem))
-            continue
-        groups += [Group(path, name, digest, place, rows, tuple(calls)) for place, rows in enumerate(sizes)]
+    unreadable: list[Outcome] = []
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "ledger-plan") as pool:
+        for path, found in zip(paths, pool.map(partial(_plan_file, dataset), paths), strict=True):
+            if isinstance(found, Outcome):
+                unreadable.append(found)
+            else:
+                groups += found
+            on_file(path)
     return Plan(tuple(groups), tuple(unreadable))
+
+
+def _plan_file(dataset: Path, path: Path) -> list[Group] | Outcome:
+    name = str(path.relative_to(dataset)) if dataset.is_dir() else path.name
+    digest = ""
+    try:
+        digest = file_digest(path)
+        file, calls = open_ledger(path)
+        with file:
+            sizes = [file.metadata.row_group(place).num_rows for place in range(file.num_row_groups)]
+    except (OSError, pa.ArrowException, LedgerError) as error:
+        return Outcome(name, digest, -1, error=f"{type(error).__name__}: {error}".splitlines()[0])
+    return [Group(path, name, digest, place, rows, tuple(calls)) for place, rows in enumerate(sizes)]
 
 
 def verify_dataset(

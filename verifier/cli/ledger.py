@@ -107,8 +107,8 @@ def verify(
     with _failures():
         from node_adapter.ledger import Checkpoint, Options, plan_dataset, write_report
 
-        with console.status("reading") as status:
-            plan = plan_dataset(dataset, lambda path: status.update(f"reading {path.name}"))
+        with console.status("reading the files' digests") as status:
+            plan = plan_dataset(dataset, lambda path: status.update(f"read {path.name}"))
         options = Options(tuple(device or ("auto",)), ray, cpus)
         with Checkpoint(checkpoint or folder / "checkpoint.jsonl") as done:
             outcomes = _verify(plan, done, options, console)

@@ -1,0 +1,222 @@
+"""A ledger of millions of transactions, verified in bulk: rate beside the bare driver's, memory, interruptions.
+
+    python bench/ledger.py --items 10000000 --folder /tmp/ledger --kills 5
+
+The dataset is made once in the folder and kept: distinct signatures up to --distinct, over and over from there. The
+bare driver verifies the same items, with nothing around it, before and after the run, in the same process's time.
+With --kills the run is killed at random moments and started again, and the reports are compared. Results go to
+bench/results/ as JSON lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.progress import track
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding  # noqa: E402
+from node_adapter.ledger import SCHEMA, Call  # noqa: E402
+from node_adapter.ledger._schema import with_calls  # noqa: E402
+from verifier.bench.records import Record, append_records  # noqa: E402
+from verifier.bench.rig import Rig, columns_of  # noqa: E402
+from verifier.bench.signatures import SignatureSet, make_signatures  # noqa: E402
+from verifier.drivers import DeviceInfo  # noqa: E402
+
+GROUP_ROWS = 65_536
+FILE_ROWS = 16 * GROUP_ROWS
+PLUGINS = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=10_000_000)
+    parser.add_argument("--distinct", type=int, default=1 << 18)
+    parser.add_argument("--algorithm", default="SM2", choices=sorted(PLUGINS))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--folder", type=Path, required=True, help="for the dataset and the reports")
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "ledger.jsonl")
+    return parser.parse_args()
+
+
+def make_dataset(folder: Path, made: SignatureSet, items: int) -> None:
+    """Files of sixteen row groups, a block every 1,000 transactions; those that are there already are kept."""
+    folder.mkdir(parents=True, exist_ok=True)
+    call = Call(Scheme(Algorithm[made.algorithm], InputKind.DIGEST, SignatureEncoding.RAW_RS, KeyEncoding.RAW_XY))
+    for start in track(range(0, items, FILE_ROWS), description="dataset"):
+        path = folder / f"{start // FILE_ROWS:05}.parquet"
+        if path.exists():
+            continue
+        temporary = path.with_suffix(".part")
+        with pq.ParquetWriter(temporary, SCHEMA, compression="none", write_page_checksum=True) as writer:
+            for first in range(start, min(start + FILE_ROWS, items), GROUP_ROWS):
+                writer.write_table(_rows(made, first, min(first + GROUP_ROWS, items)))
+            writer.add_key_value_metadata(with_calls([call]))
+        temporary.replace(path)
+
+
+def _rows(made: SignatureSet, first: int, last: int) -> pa.Table:
+    numbers = np.arange(first, last)
+    places = numbers % made.items
+    names = pa.array([f"block {number // 1000}" for number in numbers])
+    fixed = {
+        "input": made.digests,
+        "signature": made.signatures,
+        "key": made.keys,
+    }
+    columns = {
+        "block": names,
+        "transaction": pa.array([f"block {number // 1000} transaction {number % 1000}" for number in numbers]),
+        "call": pa.array(np.zeros(numbers.size, np.int16)),
+    } | {name: _binary(values[places]) for name, values in fixed.items()}
+    return pa.table(
+        [columns[field.name] if field.name in columns else pa.nulls(numbers.size, field.type) for field in SCHEMA],
+        SCHEMA,
+    )
+
+
+def _binary(rows: np.ndarray) -> pa.Array:
+    offsets = np.arange(rows.shape[0] + 1, dtype=np.int32) * rows.shape[1]
+    return pa.Array.from_buffers(
+        pa.binary(), rows.shape[0], [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows))]
+    )
+
+
+def bare_times(made: SignatureSet, device: str, runs: int = 3) -> tuple[DeviceInfo, int, list[float]]:
+    """Seconds of the driver's own pipeline over a large batch of the same items."""
+    items = min(made.items, GROUP_ROWS * (1 if device.startswith("cpu") else 16))
+    with Rig(device, ROOT / "plugins" / PLUGINS[made.algorithm], ROOT / "plugins" / "common") as rig:
+        slot = rig.fill("verify", made.algorithm, columns_of(made.tiled(items)), items)
+        return rig.info, items, rig.times(slot, runs)
+
+
+def verify(
+    folder: Path, report: Path, device: str, on_step: Callable[[subprocess.Popen[bytes]], None]
+) -> tuple[int, float]:
+    """One run of the command: its exit status and seconds. `on_step` is called twice a second."""
+    command = [sys.executable, "-m", "verifier", "ledger", "verify", str(folder)]
+    begun = time.monotonic()
+    process = subprocess.Popen([*command, "--device", device, "--report", str(report)], start_new_session=True)
+    while process.poll() is None:
+        on_step(process)
+        time.sleep(0.5)
+    return process.returncode, time.monotonic() - begun
+
+
+def tree_bytes(root: int) -> int:
+    """Memory of a process and its children: each page once, shared ones by their share (PSS)."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except (ValueError, OSError):
+            continue
+    tree = {root}
+    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    total = 0
+    for pid in tree:
+        try:
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue  # it has ended meanwhile
+        total += sum(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
+    return total
+
+
+def lines(report: Path) -> int:
+    """Row groups that are done."""
+    path = report / "checkpoint.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def interrupted(options: argparse.Namespace, dataset: Path, report: Path, groups: int) -> None:
+    """Runs until the end, killed `--kills` times on the way."""
+    rng = random.Random(options.seed)
+    for kill in range(options.kills + 1):
+        wanted = lines(report) + rng.randrange(1, max(2, groups // (options.kills + 1)))
+
+        def end(process: subprocess.Popen[bytes], kill: int = kill, wanted: int = wanted) -> None:
+            if kill < options.kills and lines(report) >= wanted:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+        status, seconds = verify(dataset, report, options.device, end)
+        print(f"run {kill + 1}: exit status {status}, {seconds:.1f} s, {lines(report)} of {groups} row groups done")
+
+
+def same_reports(one: Path, other: Path) -> bool:
+    """Whether two reports say the same."""
+    names = ("summary.parquet", "failures.parquet")
+    tables = all(pq.read_table(one / name) == pq.read_table(other / name) for name in names)
+    return tables and (one / "report.html").read_bytes() == (other / "report.html").read_bytes()
+
+
+def main() -> None:
+    """Makes, measures, records."""
+    options = arguments()
+    made = make_signatures(
+        options.algorithm, min(options.distinct, options.items), seed=options.seed, fault_share=0.0001
+    )
+    dataset, report = options.folder / f"{options.algorithm}-{options.items}", options.folder / "report"
+    make_dataset(dataset, made, options.items)
+    memory: list[tuple[float, int]] = []
+
+    def watch(process: subprocess.Popen[bytes]) -> None:
+        memory.append((time.monotonic(), tree_bytes(process.pid)))
+
+    (report / "checkpoint.jsonl").unlink(missing_ok=True)
+    device, batch, before = bare_times(made, options.device)
+    status, seconds = verify(dataset, report, options.device, watch)
+    _, _, after = bare_times(made, options.device)
+    bare = batch / statistics.median(before + after)
+    rate = options.items / seconds
+    tail = [value for at, value in memory if at - memory[0][0] > seconds / 4]
+    print(
+        f"exit status {status}; {rate:,.0f} items/s with start, reading, digests and report; the driver alone "
+        f"{bare:,.0f}: {rate / bare:.0%}; memory {min(tail) >> 20} to {max(tail) >> 20} MiB after the first quarter"
+    )
+    case = "ledger-verify-" + options.algorithm.lower().replace("_", "-")
+    append_records(
+        options.out,
+        [
+            Record.of_times(
+                case if device.kind == "cuda" else f"{case}-cpu",
+                device,
+                options.items,
+                [seconds],
+                options.items,
+                includes=("start", "file digest", "Parquet", "parsing", "report"),
+                limit=("the driver alone", bare),
+                settings={"memory_least_bytes": min(tail), "memory_most_bytes": max(tail)},
+            )
+        ],
+    )
+    if options.kills:
+        again = options.folder / "interrupted"
+        (again / "checkpoint.jsonl").unlink(missing_ok=True)
+        groups = -(-options.items // GROUP_ROWS)
+        interrupted(options, dataset, again, groups)
+        equal = "equal" if same_reports(report, again) else "DIFFERENT"
+        print(f"{lines(again)} row groups written down for {groups}; reports are {equal}")
+
+
+if __name__ == "__main__":
+    main()
