@@ -63,7 +63,11 @@ def _file(client: VerifierClient, path: Path, read: Reader, console: Console, br
         return file
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), DownloadColumn())
     with Progress(
-        *columns, TimeRemainingColumn(), console=console, transient=True, disable=console.quiet
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=console.quiet or not console.is_terminal,
     ) as progress:
         bar = progress.add_task(path.name, total=len(data))
         for records, broken in _batches(read(data)):
