@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,18 @@ from verifier.secret import Secret
 if TYPE_CHECKING:
     from verifier.regions import Region
 
-__all__ = ["Batch", "BatchKey", "BatchResult", "Bytes", "Code", "Column", "Offsets", "Timings", "bitmap_bytes"]
+__all__ = [
+    "Batch",
+    "BatchKey",
+    "BatchResult",
+    "Bytes",
+    "Code",
+    "Column",
+    "Offsets",
+    "StageTimes",
+    "Timings",
+    "bitmap_bytes",
+]
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.uint32]
@@ -147,13 +158,22 @@ class Batch:
         return sum(column.nbytes for column in self.inputs)
 
 
+class StageTimes(NamedTuple):
+    """Nanoseconds of a launch's copies and kernels, each summed over its chunks, which overlap."""
+
+    copy_in_ns: int
+    kernel_ns: int
+    copy_out_ns: int
+
+
 @dataclass(slots=True)
 class Timings:
-    """Nanoseconds; `device` is copies and kernels."""
+    """Nanoseconds; `device` is copies and kernels, and `stages` says how it divides where that was measured."""
 
     queue_ns: int = 0
     device_ns: int = 0
     total_ns: int = 0
+    stages: StageTimes | None = None
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ from verifier.workers._layout import lay_out, write_parts
 from verifier.workers._messages import Job, OperationPlan, Plan
 from verifier.workers._pipeline import Pipeline, Submitted
 from verifier.workers._results import read_results
+from verifier.workers._stages import MEASURE_EVERY
 
 STALE = 0xFF  # what an earlier batch left in the slot: every bit valid and decided
 
@@ -285,3 +286,18 @@ def test_chunks_take_turns_over_the_streams(open_bench):
     bench = open_bench(open_fake("fake:0"), streams=3, chunk_rounds=1, chunk_least_bytes=0)
     ends = [len(bench.submit(VERIFY, [fixed_batch(np.zeros((n, 1), np.uint8))]).ends) for n in (32, 64, 96, 320)]
     assert ends == [1, 2, 3, 3]
+
+
+def test_how_the_time_divides_is_measured_on_some_batches(device_id, small_chunks):
+    """A device that works in place has kernels and no copies; elsewhere events of every 16th batch say."""
+    batch = fixed_batch(np.zeros((200, 2), np.uint8))
+    found = []
+    for _ in range(MEASURE_EVERY + 1):
+        submitted = small_chunks.submit(VERIFY, [batch])
+        small_chunks.pipeline.finish(submitted)
+        found.append(submitted.stages)
+    if small_chunks.driver.info.unified:
+        assert all(stages[0] == stages[2] == 0 < stages[1] for stages in found)
+        return
+    assert [stages is not None for stages in found] == [True, *[False] * (MEASURE_EVERY - 1), True]
+    assert all(ns >= 0 for ns in found[0])

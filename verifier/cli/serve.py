@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from verifier.cli._service_manager import notify
 from verifier.config import Settings, load_settings, parse_overrides, show
 from verifier.errors import ConfigError, VerifierError
 from verifier.telemetry import set_up_logs
@@ -92,7 +93,9 @@ def _serve(settings: Settings) -> int:
     except VerifierError as error:
         _fail(error)
     print(f"verifier ready on {' '.join(daemon.addresses)}", flush=True)
+    notify("READY=1")
     stop.wait()
+    notify("STOPPING=1")
     left = daemon.stop()
     return 1 if left else 0
 

@@ -212,7 +212,7 @@ class Core:
             seconds = now - launch.begun if launch.alone else outcome[0].timings.device_ns / 1e9
             self.router.observe(launch.device.device, launch.key, launch.units, seconds)
             items = launch.items
-            self._metrics.launched(launch.key.plugin, launch.device.device.id, items, outcome[0].timings.device_ns)
+            self._metrics.launched(launch.key.plugin, launch.device.device.id, items, outcome[0].timings)
             if launch.failed_on:
                 self._metrics.fallback(launch.key.plugin, "device_failed", items)
             for piece, result in zip(launch.pieces, outcome, strict=True):

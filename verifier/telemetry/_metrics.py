@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from verifier import __version__
-from verifier.model import BatchResult
+from verifier.model import BatchResult, Timings
 from verifier.telemetry._totals import Totals, buckets_of, summed
 
 __all__ = ["Metrics", "MetricsServer"]
@@ -77,9 +77,11 @@ class Metrics:
         )
         self._queue_s = self._seconds("queue", "From acceptance until the first launch.")
         self._device_s = self._seconds("device", "Copies and kernels of a launch.")
-        self._copy_in_s = self._seconds("copy_in", "Columns to the device, of a launch that was measured.")
-        self._kernel_s = self._seconds("kernel", "Kernels, of a launch that was measured.")
-        self._copy_out_s = self._seconds("copy_out", "Results to the host, of a launch that was measured.")
+        self._stages_s = (
+            self._seconds("copy_in", "Columns to the device, of a launch that was measured."),
+            self._seconds("kernel", "Kernels, of a launch that was measured."),
+            self._seconds("copy_out", "Results to the host, of a launch that was measured."),
+        )
         self._total_s = self._seconds("total", "From acceptance until the answer was ready.")
         self._plugin_state = self._gauge("plugin_state", "1 for the state it is in.", "plugin", "version", "state")
         self._device_up = self._gauge("device_up", "Whether the device's worker takes work.", "device")
@@ -147,12 +149,15 @@ class Metrics:
         self._queue_s.labels(plugin).observe(result.timings.queue_ns / 1e9)
         self._total_s.labels(plugin).observe(result.timings.total_ns / 1e9)
 
-    def launched(self, plugin: str, device: str, items: int, device_ns: int) -> None:
+    def launched(self, plugin: str, device: str, items: int, timings: Timings) -> None:
         """A launch came back."""
         self._batches.labels(plugin, device).inc()
         self._launched.labels(plugin, device).inc(items)
         self._batch_items.labels(plugin).observe(items)
-        self._device_s.labels(plugin).observe(device_ns / 1e9)
+        self._device_s.labels(plugin).observe(timings.device_ns / 1e9)
+        if timings.stages is not None:
+            for histogram, ns in zip(self._stages_s, timings.stages, strict=True):
+                histogram.labels(plugin).observe(ns / 1e9)
 
     def rejected(self, plugin: str, reason: str) -> None:
         """A request was given up before it ran: queue_full, deadline, cancelled."""

@@ -118,7 +118,8 @@ class Child:
         answer: Answer
         if isinstance(submitted, Submitted):
             try:
-                answer = Done(submitted.job.ticket, self._pipeline.finish(submitted))
+                device_ns = self._pipeline.finish(submitted)
+                answer = Done(submitted.job.ticket, device_ns, submitted.stages)
             except Exception as error:
                 answer = Failed(submitted.job.ticket, Problem.of(error))
         else:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeviceUnavailableError, PluginError, VerifierError
 from verifier.manifest import Operation
+from verifier.model import StageTimes
 from verifier.workers._borrowed import Borrowed
 from verifier.workers._layout import Layout
 from verifier.workers._options import WorkerOptions
@@ -132,6 +133,7 @@ class Done(NamedTuple):
 
     ticket: int
     device_ns: int
+    stages: StageTimes | None = None
 
 
 class Failed(NamedTuple):

@@ -7,20 +7,21 @@ Nothing of a batch is read before its last event is reached without an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from verifier.drivers._abi import BatchStruct
 from verifier.drivers._driver import Driver, Event
 from verifier.errors import BackendError
-from verifier.model import Bytes
+from verifier.model import Bytes, StageTimes
 from verifier.workers._chunks import chunk_items, copied_chunk, in_place_chunk
 from verifier.workers._instance import Instance, LoadedOperation
 from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import Job
 from verifier.workers._options import WorkerOptions
+from verifier.workers._stages import MEASURE_EVERY, ChunkMarks, stage_times
 from verifier.workers._stream import GrowingBuffer, PipelineStream
 
 __all__ = ["Pipeline", "Submitted"]
@@ -28,13 +29,26 @@ __all__ = ["Pipeline", "Submitted"]
 _UNDECIDED = 0
 
 
+def _pass() -> None:
+    """The mark of a chunk that is not measured."""
+
+
+def _events(marks: Iterable[ChunkMarks]) -> list[Event]:
+    return [event for chunk in marks for event in chunk.events]
+
+
 @dataclass(slots=True)
 class Submitted:
-    """A batch on the device: where it began and where each of its streams ends."""
+    """A batch on the device: where it began and where each of its streams ends.
+
+    `stages` is how its time divides, once it is finished and where it was measured.
+    """
 
     job: Job
     start: Event
     ends: list[Event]
+    marks: list[ChunkMarks] = field(default_factory=list)
+    stages: StageTimes | None = None
 
 
 class Pipeline:
@@ -57,6 +71,7 @@ class Pipeline:
         self._unified = driver.info.unified
         self._streams = [PipelineStream(driver) for _ in range(1 if self._unified else options.streams)]
         self._turn = 0
+        self._batches = 0
         self._bitmaps = [GrowingBuffer(driver, options.bitmap_memory) for _ in slots]
 
     def submit(self, instance: Instance, job: Job) -> Submitted:
@@ -68,6 +83,9 @@ class Pipeline:
         start: Event | None = None
         used: dict[int, PipelineStream] = {}
         ends: list[Event] = []
+        marks: list[ChunkMarks] = []
+        measured = not self._unified and self._batches % MEASURE_EVERY == 0
+        self._batches += 1
         try:
             batch = BatchStruct(state=instance.state, parameters=job.parameters)
             valid, decided = self._bitmap_addresses(job)
@@ -80,14 +98,17 @@ class Pipeline:
                     start = target.stream.record()
                 batch.valid = valid + begin // 8
                 batch.decided = decided + begin // 8
-                self._chunk(target, instance, operation, job, batch, begin, min(size, job.layout.items - begin))
+                if measured:
+                    marks.append(ChunkMarks(target.stream))
+                items = min(size, job.layout.items - begin)
+                self._chunk(target, instance, operation, job, batch, begin, items, marks[-1].mark if marks else _pass)
             ends += [target.stream.record() for target in used.values()]
             assert start is not None
-            return Submitted(job, start, ends)
+            return Submitted(job, start, ends, marks)
         except BaseException:
             if start is not None:
                 ends.append(start)
-            self._abandon(used.values(), ends)
+            self._abandon(used.values(), [*ends, *_events(marks)])
             raise
 
     def finish(self, submitted: Submitted) -> int:
@@ -100,9 +121,13 @@ class Pipeline:
             for end in submitted.ends:
                 end.synchronize()
             device_ns = max(end.elapsed_ns(submitted.start) for end in submitted.ends)
+            if submitted.marks:
+                submitted.stages = stage_times(submitted.marks)
+            elif self._unified:
+                submitted.stages = StageTimes(0, device_ns, 0)
         except BackendError as error:
             raise BackendError(str(error), sticky=True) from error
-        for event in (submitted.start, *submitted.ends):
+        for event in (submitted.start, *submitted.ends, *_events(submitted.marks)):
             event.close()
         self._read_bitmaps(submitted.job)
         return device_ns
@@ -134,6 +159,7 @@ class Pipeline:
         batch: BatchStruct,
         begin: int,
         items: int,
+        mark: Callable[[], None],
     ) -> None:
         slot = self._slots[job.slot]
         stream = target.stream
@@ -149,14 +175,17 @@ class Pipeline:
         chunk.fill(batch, slot.ctypes.data if self._unified else base, job.layout)
         batch.item_scratch = item_scratch
         batch.lane_scratch = lane_scratch
+        mark()
         for copy in chunk.copies_in:
             source = self._regions.memory(copy.region) if copy.region else slot
             stream.copy_in(base + copy.device, source[copy.slot : copy.slot + copy.nbytes])
+        mark()
         stream.fill(batch.codes, _UNDECIDED, items)
         # A bit of `valid` counts only where `decided` is set, so this one suffices.
         stream.fill(batch.decided, 0, (items + 31) // 32 * 4)
         for stage in operation.stages:
             stream.launch(stage, batch)
+        mark()
         for copy in chunk.copies_out:
             stream.copy_out(slot[copy.slot : copy.slot + copy.nbytes], base + copy.device)
         if job.secret and not self._unified:
@@ -165,6 +194,7 @@ class Pipeline:
             at, nbytes = begin // 8, (items + 31) // 32 * 4
             for source, place in ((batch.valid, job.layout.valid), (batch.decided, job.layout.decided)):
                 stream.copy_out(slot[place + at : place + at + nbytes], source)
+        mark()
 
     def _bitmap_addresses(self, job: Job) -> tuple[int, int]:
         if self._unified:

@@ -332,7 +332,7 @@ class Process:
         results: list[BatchResult] = []
         if isinstance(answer, Done):
             results = read_results(
-                self._slots[slot], flight.job.layout, flight.parts, self.device_id, answer.device_ns
+                self._slots[slot], flight.job.layout, flight.parts, self.device_id, answer.device_ns, answer.stages
             )
         wipe(self._slots[slot], flight.secrets)
         with self._changed:

@@ -6,13 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from verifier.model import BatchResult, Bytes, Timings, bitmap_bytes
+from verifier.model import BatchResult, Bytes, StageTimes, Timings, bitmap_bytes
 from verifier.workers._layout import Layout
 
 __all__ = ["read_results", "split_bitmap"]
 
 
-def read_results(slot: Bytes, layout: Layout, parts: Sequence[int], device: str, device_ns: int) -> list[BatchResult]:
+def read_results(
+    slot: Bytes,
+    layout: Layout,
+    parts: Sequence[int],
+    device: str,
+    device_ns: int,
+    stages: StageTimes | None = None,
+) -> list[BatchResult]:
     """Copies the results out of the slot and splits them among parts of so many items each."""
     nbytes = bitmap_bytes(layout.items)
     valid = slot[layout.valid : layout.valid + nbytes].copy()
@@ -31,7 +38,7 @@ def read_results(slot: Bytes, layout: Layout, parts: Sequence[int], device: str,
                 codes,
                 tuple(outputs),
                 device=device,
-                timings=Timings(device_ns=device_ns),
+                timings=Timings(device_ns=device_ns, stages=stages),
             )
         ]
     results = []
@@ -48,7 +55,7 @@ def read_results(slot: Bytes, layout: Layout, parts: Sequence[int], device: str,
                 codes[begin:end],
                 tuple(output[begin:end] for output in outputs),
                 device=device,
-                timings=Timings(device_ns=device_ns),
+                timings=Timings(device_ns=device_ns, stages=stages),
             )
         )
         begin = end
