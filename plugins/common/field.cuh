@@ -15,6 +15,7 @@
 // Exact<F> has the same functions without flags on canonical elements, and pow, invert and sqrt.
 #pragma once
 #include "field_primes.cuh"
+#include "counting.cuh"
 
 #if TARGET_GPU || defined(EMULATE_GPU_FIELD)
 #include "field_lazy.cuh"
@@ -23,9 +24,15 @@ typedef LazyField<P256Prime, P256Blocks> P256Field;
 typedef LazyField<Secp256k1Prime, Secp256k1Blocks> Secp256k1Field;
 #else
 #include "field_host.cuh"
+#if defined(COUNT_OPERATIONS)
+typedef CountingField<HostField<Sm2Prime>> Sm2Field;
+typedef CountingField<HostField<P256Prime>> P256Field;
+typedef CountingField<HostField<Secp256k1Prime>> Secp256k1Field;
+#else
 typedef HostField<Sm2Prime> Sm2Field;
 typedef HostField<P256Prime> P256Field;
 typedef HostField<Secp256k1Prime> Secp256k1Field;
+#endif
 #endif
 
 template <class F>
@@ -88,6 +95,7 @@ struct Exact {
 
     // 1 / a by Fermat; zero gives zero.
     DEVICE Element invert(const Element& a) {
+        COUNT(inversions);
         Words exponent;
         subtract(exponent, F::Prime::p(), small_words(2));
         return pow(a, exponent);

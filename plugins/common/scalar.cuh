@@ -3,12 +3,14 @@
 // An order is described by a struct M: M::modulus() odd and above 2, M::r2() = 2^512 mod the modulus, and
 // M::NEGATIVE_INVERSE = -1 / modulus mod 2^64.
 #pragma once
+#include "counting.cuh"
 #include "curve_item.cuh"
 
 template <class M>
 struct Scalar {
     // a b / 2^256 mod the modulus for a, b below it (one of them may be any 256-bit integer).
     DEVICE_CALL Words multiply(const Words a, const Words b) {
+        COUNT(order_multiplications);
         constexpr Words m = M::modulus();
         Words r, reduced;
 #if TARGET_GPU
@@ -82,6 +84,7 @@ struct Scalar {
 
     // 1 / a by a^(n-2), four bits of the exponent at a time; in and out in Montgomery form. Zero gives zero.
     DEVICE_CALL Words invert(const Words a) {
+        COUNT(order_inversions);
         Words power[16];
         power[0] = one();
         NO_UNROLL for (u32 i = 1; i < 16; i++) power[i] = multiply(power[i - 1], a);

@@ -20,8 +20,9 @@ from verifier.bench.signatures import SignatureSet
 from verifier.drivers import BatchStruct, DeviceInfo, open_driver
 from verifier.drivers.build import build_image
 from verifier.errors import BackendError
-from verifier.manifest import load_manifest
+from verifier.manifest import Choice, load_manifest
 from verifier.model import Batch, BatchKey, Bytes, Column
+from verifier.registry import PluginSource
 from verifier.registry._parameters import parameter_number
 from verifier.workers import WorkerOptions
 from verifier.workers._chunks import copied_chunk
@@ -81,10 +82,14 @@ class Rig:
         common: Path,
         *,
         slot_bytes: int = 256 << 20,
+        choice: Choice | None = None,
         defines: Mapping[str, int | str] | None = None,
+        build_state: bool = True,
         options: WorkerOptions | None = None,
         **driver_options: Any,
     ) -> None:
+        """`choice` is the variant and the tunables, `defines` are macros beside theirs. Without `build_state` the
+        plugin's tables are left as memory was: for those who fill them, or do not look at results."""
         options = options or WorkerOptions()
         self.manifest = load_manifest(plugin)
         files = {
@@ -97,15 +102,15 @@ class Rig:
             self.driver = undo.enter_context(closing(open_driver(device, **driver_options)))
             self.info: DeviceInfo = self.driver.info
             started = time.perf_counter()
-            image = build_image(
-                files, self.manifest.source, self.info.target, {**self.manifest.defines, **(defines or {})}
-            )
+            source, macros = self.manifest.build(choice or Choice(), self.info.target)
+            reached = PluginSource(self.manifest, files).reached(source)
+            image = build_image(reached, source, self.info.target, {**macros, **(defines or {})})
             self.build_s = time.perf_counter() - started
             self.memory: Bytes = np.frombuffer(mmap.mmap(-1, slot_bytes), np.uint8)
             if not self.info.unified:
                 undo.callback(self.driver.register(self.memory).close)
             plan = Plan(
-                self.manifest.state,
+                self.manifest.state if build_state else (),
                 tuple(OperationPlan.of(operation) for operation in self.manifest.operations),
             )
             started = time.perf_counter()
