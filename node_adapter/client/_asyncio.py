@@ -204,10 +204,9 @@ class AsyncVerifierClient:
         for attempt in itertools.count():
             try:
                 async with room:
-                    request_id = next(self._ids)
-                    request = job.request(chunk, request_id)
-                    response = await method(request, timeout=max(0.0, deadline - time.monotonic()))
-                return job.answer(response, chunk, request_id)
+                    sent = job.request(chunk, next(self._ids))
+                    response = await method(sent.request, timeout=max(0.0, deadline - time.monotonic()))
+                return job.answer(response, sent)
             except (grpc.aio.UsageError, asyncio.CancelledError):
                 # A closed channel cancels its calls; a cancelled task must stay cancelled.
                 task = asyncio.current_task()

@@ -39,13 +39,15 @@ class Column:
 
     def cut(self, start: int, stop: int) -> Any:
         """The items from `start` to `stop` as the contract's message."""
+        data, offsets = self.parts(start, stop)
+        return pb.Column(data=data, offsets=offsets)
+
+    def parts(self, start: int, stop: int) -> tuple[bytes, bytes]:
+        """Data and offsets of the items from `start` to `stop`, as the contract has them."""
         if self.offsets is None:
-            return pb.Column(data=self.data[start * self.stride : stop * self.stride].tobytes())
+            return self.data[start * self.stride : stop * self.stride].tobytes(), b""
         offsets = self.offsets[start : stop + 1]
-        return pb.Column(
-            data=self.data[offsets[0] : offsets[-1]].tobytes(),
-            offsets=(offsets - offsets[0]).astype("<u4").tobytes(),
-        )
+        return self.data[offsets[0] : offsets[-1]].tobytes(), (offsets - offsets[0]).astype("<u4").tobytes()
 
 
 def pack(name: str, values: Values, width: int | None, items: int | None = None) -> Column:

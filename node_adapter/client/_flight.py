@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from node_adapter.client._jobs import Chunk, Job
+from node_adapter.client._jobs import Chunk, Job, Sent
 from node_adapter.client._results import Result
 from node_adapter.client._transport import Retry, failure, may_retry, retry_after_s
 from node_adapter.errors import UnavailableError, UndecidedError
@@ -43,7 +43,7 @@ class Flight(Generic[R]):
         self._deadline = deadline
         self._parts: dict[int, R] = {}
         self._waiting = [(0.0, number, 0) for number in range(len(chunks))]  # (when, chunk, attempt): a heap
-        self._flying: dict[Any, tuple[int, int, int]] = {}  # call: (chunk, attempt, request id)
+        self._flying: dict[Any, tuple[int, int, Sent]] = {}  # call: (chunk, attempt, what was sent)
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def parts(self) -> list[R]:
@@ -61,14 +61,13 @@ class Flight(Generic[R]):
         now = time.monotonic()
         while self._waiting and self._waiting[0][0] <= now and len(self._flying) < self._in_flight:
             _, number, attempt = heapq.heappop(self._waiting)
-            request_id = next(self._ids)
-            request = self._job.request(self._chunks[number], request_id)
+            sent = self._job.request(self._chunks[number], next(self._ids))
             try:
-                call = self._call.future(request, timeout=max(0.0, self._deadline - now))
+                call = self._call.future(sent.request, timeout=max(0.0, self._deadline - now))
             except ValueError:  # grpc's answer on a closed channel
                 self._fail(number, UnavailableError("the client is closed"))
                 continue
-            self._flying[call] = number, attempt, request_id
+            self._flying[call] = number, attempt, sent
             call.add_done_callback(self._done.put)
 
     def _receive(self) -> None:
@@ -82,10 +81,10 @@ class Flight(Generic[R]):
             call = self._done.get(timeout=wait)
         except queue.Empty:
             return
-        number, attempt, request_id = self._flying.pop(call)
+        number, attempt, sent = self._flying.pop(call)
         code = call.code()
         if code is grpc.StatusCode.OK:
-            self._parts[number] = self._job.answer(call.result(), self._chunks[number], request_id)
+            self._parts[number] = self._job.answer(call.result(), sent)
             return
         error = failure(code, call.details() or "")
         if not isinstance(error, UndecidedError):

@@ -17,16 +17,30 @@ from node_adapter.client._results import Digests, Recovered, Result, Served, Ver
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
 from node_adapter.client._wire import pb
 from node_adapter.errors import AnswerError, RequestError, UndecidedError
+from verifier.columns_digest import columns_digest
 from verifier.model import Code, bitmap_bytes
 from verifier.schemes import fixed_width
 
-__all__ = ["Chunk", "Job", "Limits", "digest_job", "recover_job", "register_request", "registered", "verify_job"]
+__all__ = [
+    "Chunk",
+    "Job",
+    "Limits",
+    "Sent",
+    "digest_job",
+    "recover_job",
+    "register_request",
+    "registered",
+    "verify_job",
+]
 
 R = TypeVar("R", bound=Result)
 Bytes = npt.NDArray[np.uint8]
 
 # A request's fields besides the columns: ids, scheme, lengths.
 _FRAME_BYTES = 16 * 1024
+
+# Each call's columns, in the order in which their digest is taken.
+_COLUMNS = {"Verify": ("input", "signature", "key"), "Recover": ("input", "signature"), "Digest": ("input",)}
 
 # The daemon counts a named key, not its index: of a table x || y, of a set at most an SPKI with its offset.
 _TABLE_KEY_BYTES, _SET_KEY_BYTES = 64, 95
@@ -57,6 +71,15 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """A request, and what its answer must bear to be its answer."""
+
+    request: Any
+    chunk: Chunk
+    columns_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Job(Generic[R]):
     """One batch of the caller. `method` is the RPC's name; `make` fills all fields but id, items and columns."""
 
@@ -66,7 +89,7 @@ class Job(Generic[R]):
     read: Callable[[Any, int], R]
     undecided: Callable[[int], R]
     inverse: npt.NDArray[np.intp] | None = None
-    table_bytes: int = 0  # key_table, sent with every chunk
+    table: bytes = b""  # key_table, sent with every chunk
     portable: bool = True  # False: names a key set, which only this daemon has
     named_bytes: int = 0  # what the daemon's batch has more of each item than the request
 
@@ -79,7 +102,7 @@ class Job(Generic[R]):
         """Cuts the job so that each request keeps the daemon's limits. Raises RequestError for an item over them."""
         most_items = min(limits.max_items, chunk_items or limits.preferred_items or limits.max_items)
         tails = 4 * sum(column.offsets is not None for column in self.columns.values())  # each chunk's last offsets
-        hard = min(limits.max_batch_bytes, limits.max_message_bytes - _FRAME_BYTES) - self.table_bytes
+        hard = min(limits.max_batch_bytes, limits.max_message_bytes - _FRAME_BYTES) - len(self.table)
         sent = np.sum([column.ends() for column in self.columns.values()], axis=0)
         held = sent + self.named_bytes * np.arange(self.items + 1)
         chunks = []
@@ -94,23 +117,35 @@ class Job(Generic[R]):
             start = stop
         return chunks
 
-    def request(self, chunk: Chunk, request_id: int) -> Any:
+    def request(self, chunk: Chunk, request_id: int) -> Sent:
         """The contract's message for one chunk."""
         request = self.make()
         request.request_id = request_id
         request.items = chunk.items
-        for name, column in self.columns.items():
-            if column.stride or column.offsets is not None:
-                getattr(request, name).CopyFrom(column.cut(chunk.start, chunk.stop))
-        return request
+        told: list[bytes] = []
+        for name in _COLUMNS[self.method]:
+            column = self.columns.get(name)
+            data, offsets = column.parts(chunk.start, chunk.stop) if column else (b"", b"")
+            told += [data, offsets]
+            if data or offsets:
+                field = getattr(request, name)
+                field.data, field.offsets = data, offsets
+        if self.method == "Verify":
+            told.append(self.table)
+        return Sent(request, chunk, columns_digest(*told))
 
-    def answer(self, response: Any, chunk: Chunk, request_id: int) -> R:
+    def answer(self, response: Any, sent: Sent) -> R:
         """Reads an answer. Raises AnswerError where it is not the answer to this request."""
-        if response.request_id != request_id:
-            raise AnswerError(f"request_id: {response.request_id} came back for {request_id}")
-        if response.items != chunk.items:
-            raise AnswerError(f"items: {response.items} came back for {chunk.items}")
-        return self.read(response, chunk.items)
+        if response.request_id != sent.request.request_id:
+            raise AnswerError(f"request_id: {response.request_id} came back for {sent.request.request_id}")
+        if response.items != sent.chunk.items:
+            raise AnswerError(f"items: {response.items} came back for {sent.chunk.items}")
+        if response.columns_digest != sent.columns_digest:
+            told = response.columns_digest.hex() or "nothing"
+            raise AnswerError(
+                f"columns_digest: {told} came back for {sent.columns_digest.hex()}: other columns arrived"
+            )
+        return self.read(response, sent.chunk.items)
 
     def failed(self, chunk: Chunk, failure: UndecidedError) -> R:
         """The result of a chunk that has no answer."""
@@ -166,7 +201,7 @@ def verify_job(
     named = 0
     if scheme.key_encoding is KeyEncoding.INDEX:
         named = (_SET_KEY_BYTES if key_set else _TABLE_KEY_BYTES) - _INDEX_BYTES
-    return Job("Verify", columns, make, _read_verdicts, _no_verdicts, inverse, len(key_table), not key_set, named)
+    return Job("Verify", columns, make, _read_verdicts, _no_verdicts, inverse, key_table, not key_set, named)
 
 
 def recover_job(

@@ -29,6 +29,7 @@ from node_adapter.client._scheme import (
     SignatureEncoding,
 )
 from node_adapter.client._wire import add_servicer, pb
+from verifier.columns_digest import columns_digest
 from verifier.model import Code
 from verifier.v1.verifier_pb2_grpc import VerifierServicer
 
@@ -190,6 +191,13 @@ def _items(request: Any) -> Items:
     )
 
 
+def _digest(request: Any) -> bytes:
+    """Of the columns that came, as the daemon says it."""
+    names = [field.name for field in request.DESCRIPTOR.fields if field.message_type is pb.Column.DESCRIPTOR]
+    parts = [part for name in names for part in (getattr(request, name).data, getattr(request, name).offsets)]
+    return columns_digest(*parts, *([request.key_table] if "key" in names else []))
+
+
 def _verdicts(codes: Iterable[int]) -> dict[str, Any]:
     code = np.fromiter(codes, np.uint8)
     index = np.flatnonzero((code != Code.VALID) & (code != Code.INVALID))
@@ -211,7 +219,11 @@ class _Servicer(VerifierServicer):
     def Verify(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self._mock._begin(request, context)
         answer = _verdicts(self._mock._verify(_items(request)))
-        return self._mock._end(pb.VerifyResponse(request_id=request.request_id, **answer, **self._mock._label))
+        return self._mock._end(
+            pb.VerifyResponse(
+                request_id=request.request_id, columns_digest=_digest(request), **answer, **self._mock._label
+            )
+        )
 
     def Recover(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self._mock._begin(request, context)
@@ -221,6 +233,7 @@ class _Servicer(VerifierServicer):
         return self._mock._end(
             pb.RecoverResponse(
                 request_id=request.request_id,
+                columns_digest=_digest(request),
                 keys=keys,
                 addresses=addresses,
                 **_verdicts(codes),
@@ -235,6 +248,7 @@ class _Servicer(VerifierServicer):
         return self._mock._end(
             pb.DigestResponse(
                 request_id=request.request_id,
+                columns_digest=_digest(request),
                 items=len(hashes),
                 decided=decided,
                 digests=b"".join(hashes),

@@ -83,3 +83,9 @@ def test_undetermined_batches_have_outputs_of_the_right_size(make):
     answer = make(1, request, BatchResult.undetermined(3))
     assert bits(answer.decided, 3) == [0, 0, 0]
     assert (answer.keys if make is recover_answer else answer.digests) == bytes(96)
+
+
+@pytest.mark.parametrize("make", [verify_answer, recover_answer, digest_answer])
+def test_answers_bear_the_digest_of_the_columns(make):
+    request = prepared(1, output_bytes=(32,), columns_digest=b"12345678")
+    assert make(1, request, result_of([1], (np.zeros((1, 32), np.uint8),))).columns_digest == b"12345678"

@@ -122,6 +122,8 @@ def test_no_daemon_at_all(connect):
     [
         (lambda a: setattr(a, "request_id", 77), "request_id: 77"),
         (lambda a: setattr(a, "items", 8), "items: 8 came back for 9"),
+        (lambda a: setattr(a, "columns_digest", bytes(8)), "columns_digest: 0000000000000000 came back for"),
+        (lambda a: setattr(a, "columns_digest", b""), "columns_digest: nothing came back for"),
         (lambda a: setattr(a, "valid", b"\1"), "valid: 1 bytes; 9 items are 2"),
         (lambda a: setattr(a, "decided", b"\xff\xff"), "behind the last of 9"),
         (lambda a: setattr(a.problems, "code", b""), "0 codes"),

@@ -32,7 +32,7 @@ def test_the_last_offset_counts(limit):
     inputs = [bytes(i % 7) for i in range(100)]
     whole = job(KeyEncoding.RAW_XY, inputs, bytes(6400))
     for chunk in whole.chunks(limits(limit), None, 1 << 30):
-        request = whole.request(chunk, 1)
+        request = whole.request(chunk, 1).request
         columns = ((request.input, None), (request.signature, 64), (request.key, 64))
         assert sum(held(column, chunk.items, width) for column, width in columns) <= limit
 
@@ -45,7 +45,7 @@ def test_a_named_key_counts_as_the_key_that_the_daemon_puts_in_its_place():
     chunks = whole.chunks(limits(limit), None, 1 << 30)
     assert sum(chunk.items for chunk in chunks) == items
     for chunk in chunks:
-        request = whole.request(chunk, 1)
+        request = whole.request(chunk, 1).request
         keys, _ = gather(key_table("SM2", table), indices[chunk.start : chunk.stop], limit)
         columns = ((request.input, None), (request.signature, 64))
         assert sum(held(column, chunk.items, width) for column, width in columns) + keys.nbytes <= limit

@@ -56,6 +56,7 @@ def verify_answer(request_id: int, prepared: Prepared, result: BatchResult) -> p
         served_by=result.served_by,
         device=result.device,
         timings=_timings(result),
+        columns_digest=prepared.columns_digest,
     )
 
 
@@ -76,6 +77,7 @@ def recover_answer(request_id: int, prepared: Prepared, result: BatchResult) -> 
         served_by=result.served_by,
         device=result.device,
         timings=_timings(result),
+        columns_digest=prepared.columns_digest,
     )
 
 
@@ -91,4 +93,5 @@ def digest_answer(request_id: int, prepared: Prepared, result: BatchResult) -> p
         served_by=result.served_by,
         device=result.device,
         timings=_timings(result),
+        columns_digest=prepared.columns_digest,
     )

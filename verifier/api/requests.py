@@ -10,6 +10,7 @@ import numpy as np
 
 from verifier.api._keys import INDEX_BYTES, MAX_KEY_BYTES, Indices, KeySet, KeySets, gather, key_codes, key_table
 from verifier.api._schemes import Scheme, enum_name, enum_number, read_scheme, required
+from verifier.columns_digest import columns_digest
 from verifier.errors import NotServedError, RequestError
 from verifier.model import Batch, BatchResult, Column
 from verifier.registry import Instance, Resolved
@@ -49,6 +50,7 @@ class Prepared:
     refused: Indices
     output_bytes: tuple[int, ...] = ()
     wants_addresses: bool = False
+    columns_digest: bytes = b""
 
 
 class Requests:
@@ -69,14 +71,15 @@ class Requests:
         if not scheme.indexed and (request.key_table or request.key_set):
             field = "key_table" if request.key_table else "key_set"
             raise RequestError(field, "must be empty where scheme.key_encoding is not INDEX")
+        digest = _digest(*columns.values(), table=(request.key_table,))
         if not scheme.indexed:
             batch = self._batch(resolved, scheme, items, columns)
-            return Prepared(batch, _priority(request.priority), _NO_ITEMS)
+            return Prepared(batch, _priority(request.priority), _NO_ITEMS, columns_digest=digest)
         keys = self._named_keys(operation.algorithm, request)
         key, refused = gather(keys, _indices(request.key, items), self._limits.max_batch_bytes)
         scheme = _with_key_encoding(scheme, keys, operation.parameters["key_encoding"])
         batch = self._batch(resolved, scheme, items, columns, key)
-        return Prepared(batch, _priority(request.priority), refused)
+        return Prepared(batch, _priority(request.priority), refused, columns_digest=digest)
 
     def recover(self, request: pb.RecoverRequest) -> Prepared:
         """Raises RequestError naming field and limit, NotServedError."""
@@ -91,8 +94,14 @@ class Requests:
         names = {"signature_encoding": "RAW_RSV", **scheme.names}
         scheme = Scheme(names, scheme.numbers, scheme.constant, False)
         batch = self._batch(resolved, scheme, items, {"input": request.input, "signature": request.signature})
+        digest = _digest(request.input, request.signature)
         return Prepared(
-            batch, _priority(request.priority), _NO_ITEMS, _output_bytes(resolved), bool(request.address_hash)
+            batch,
+            _priority(request.priority),
+            _NO_ITEMS,
+            _output_bytes(resolved),
+            bool(request.address_hash),
+            digest,
         )
 
     def digest(self, request: pb.DigestRequest) -> Prepared:
@@ -104,7 +113,8 @@ class Requests:
         resolved = self._catalogue.resolve("digest", name)
         scheme = Scheme({}, {}, b"", False)
         batch = self._batch(resolved, scheme, items, {"input": request.input})
-        return Prepared(batch, _priority(request.priority), _NO_ITEMS, _output_bytes(resolved))
+        digest = _digest(request.input)
+        return Prepared(batch, _priority(request.priority), _NO_ITEMS, _output_bytes(resolved), columns_digest=digest)
 
     def keys(self, request: pb.RegisterKeysRequest) -> tuple[KeySet, Batch | None]:
         """The keys, and the batch that finds out which of them are keys.
@@ -222,6 +232,10 @@ def _column(name: str, message: pb.Column, width: int | None, items: int) -> Col
             f"{name}.offsets", f"missing: this encoding varies in width, so {items + 1} offsets are needed"
         )
     return Column.fixed(name, message.data, width, items)
+
+
+def _digest(*columns: pb.Column, table: tuple[bytes, ...] = ()) -> bytes:
+    return columns_digest(*(part for column in columns for part in (column.data, column.offsets)), *table)
 
 
 def _indices(message: pb.Column, items: int) -> Indices:

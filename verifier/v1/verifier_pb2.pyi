@@ -208,7 +208,7 @@ class Failure(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class VerifyResponse(_message.Message):
-    __slots__ = ("request_id", "items", "valid", "decided", "problems", "served_by", "device", "timings", "failure")
+    __slots__ = ("request_id", "items", "valid", "decided", "problems", "served_by", "device", "timings", "failure", "columns_digest")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     VALID_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +218,7 @@ class VerifyResponse(_message.Message):
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     items: int
     valid: bytes
@@ -227,7 +228,8 @@ class VerifyResponse(_message.Message):
     device: str
     timings: Timings
     failure: Failure
-    def __init__(self, request_id: _Optional[int] = ..., items: _Optional[int] = ..., valid: _Optional[bytes] = ..., decided: _Optional[bytes] = ..., problems: _Optional[_Union[Problems, _Mapping]] = ..., served_by: _Optional[str] = ..., device: _Optional[str] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    columns_digest: bytes
+    def __init__(self, request_id: _Optional[int] = ..., items: _Optional[int] = ..., valid: _Optional[bytes] = ..., decided: _Optional[bytes] = ..., problems: _Optional[_Union[Problems, _Mapping]] = ..., served_by: _Optional[str] = ..., device: _Optional[str] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., columns_digest: _Optional[bytes] = ...) -> None: ...
 
 class RecoverRequest(_message.Message):
     __slots__ = ("request_id", "items", "scheme", "input", "signature", "address_hash", "priority")
@@ -248,7 +250,7 @@ class RecoverRequest(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., items: _Optional[int] = ..., scheme: _Optional[_Union[Scheme, _Mapping]] = ..., input: _Optional[_Union[Column, _Mapping]] = ..., signature: _Optional[_Union[Column, _Mapping]] = ..., address_hash: _Optional[_Union[Hash, str]] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class RecoverResponse(_message.Message):
-    __slots__ = ("request_id", "items", "valid", "decided", "problems", "keys", "addresses", "served_by", "device", "timings")
+    __slots__ = ("request_id", "items", "valid", "decided", "problems", "keys", "addresses", "served_by", "device", "timings", "columns_digest")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     VALID_FIELD_NUMBER: _ClassVar[int]
@@ -259,6 +261,7 @@ class RecoverResponse(_message.Message):
     SERVED_BY_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     items: int
     valid: bytes
@@ -269,7 +272,8 @@ class RecoverResponse(_message.Message):
     served_by: str
     device: str
     timings: Timings
-    def __init__(self, request_id: _Optional[int] = ..., items: _Optional[int] = ..., valid: _Optional[bytes] = ..., decided: _Optional[bytes] = ..., problems: _Optional[_Union[Problems, _Mapping]] = ..., keys: _Optional[bytes] = ..., addresses: _Optional[bytes] = ..., served_by: _Optional[str] = ..., device: _Optional[str] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ...) -> None: ...
+    columns_digest: bytes
+    def __init__(self, request_id: _Optional[int] = ..., items: _Optional[int] = ..., valid: _Optional[bytes] = ..., decided: _Optional[bytes] = ..., problems: _Optional[_Union[Problems, _Mapping]] = ..., keys: _Optional[bytes] = ..., addresses: _Optional[bytes] = ..., served_by: _Optional[str] = ..., device: _Optional[str] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., columns_digest: _Optional[bytes] = ...) -> None: ...
 
 class DigestRequest(_message.Message):
     __slots__ = ("request_id", "items", "hash", "input", "priority")
@@ -286,7 +290,7 @@ class DigestRequest(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., items: _Optional[int] = ..., hash: _Optional[_Union[Hash, str]] = ..., input: _Optional[_Union[Column, _Mapping]] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class DigestResponse(_message.Message):
-    __slots__ = ("request_id", "items", "decided", "digests", "served_by", "device", "timings")
+    __slots__ = ("request_id", "items", "decided", "digests", "served_by", "device", "timings", "columns_digest")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     DECIDED_FIELD_NUMBER: _ClassVar[int]
@@ -294,6 +298,7 @@ class DigestResponse(_message.Message):
     SERVED_BY_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     items: int
     decided: bytes
@@ -301,7 +306,8 @@ class DigestResponse(_message.Message):
     served_by: str
     device: str
     timings: Timings
-    def __init__(self, request_id: _Optional[int] = ..., items: _Optional[int] = ..., decided: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., served_by: _Optional[str] = ..., device: _Optional[str] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ...) -> None: ...
+    columns_digest: bytes
+    def __init__(self, request_id: _Optional[int] = ..., items: _Optional[int] = ..., decided: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., served_by: _Optional[str] = ..., device: _Optional[str] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., columns_digest: _Optional[bytes] = ...) -> None: ...
 
 class RegisterKeysRequest(_message.Message):
     __slots__ = ("algorithm", "key_encoding", "keys", "items")
