@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
-from _by_hand import KEY, HandDevice, batch
+from _by_hand import KEY, HandDevice, batch, firsts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,7 +83,10 @@ def test_a_launch_is_filled_with_less_urgent_work_of_the_same_key(bench):
 
 @pytest.mark.parametrize(
     ("limits", "what"),
-    [(QueueLimits(items=100, bytes=1 << 20, caller_share=1.0), "items"), (QueueLimits(1 << 20, 100, 1.0), "bytes")],
+    [
+        (QueueLimits(items=100, bytes=1 << 20, caller_share=1.0), "items"),
+        (QueueLimits(1 << 20, 100, caller_share=1.0), "bytes"),
+    ],
 )
 def test_queues_are_bounded(bench, limits, what):
     made = bench(HandDevice("cpu"), queue=limits)
@@ -222,3 +225,49 @@ def test_fitting_is_the_longest_run_within_both_bounds(widths, taken, max_items,
         if count <= max_items and nbytes <= max_bytes:
             best = count
     assert work.fitting(max_items, max_bytes) == best
+
+
+def test_the_queue_is_bounded_in_seconds_of_work_where_the_rate_is_known(bench):
+    """1,000 items a second: a queue of 4 s takes 4,000 items of consensus and three quarters of that of bulk."""
+    device = HandDevice("cpu")
+    made = bench(device, launches_per_device=1, queue=QueueLimits(seconds=4.0, caller_share=1.0))
+    made.submit(batch([0] * 3900))  # nothing is measured yet: an empty queue takes anything
+    made.scheduler.measure(device, KEY, (1, 0.001), (1000, 1.0))
+    with pytest.raises(CapacityError, match=r"the queue of even is full: 4 of 3 s of work"):
+        made.submit(batch([1] * 50), priority=Priority.BULK)
+    made.submit(batch([2] * 50), priority=Priority.CONSENSUS)
+    with pytest.raises(CapacityError, match=r"full: 4 of 4 s of work"):
+        made.submit(batch([2] * 100), priority=Priority.CONSENSUS)
+
+
+def test_one_caller_fills_its_share_of_the_seconds_only(bench):
+    device = HandDevice("cpu")
+    made = bench(device, launches_per_device=1, queue=QueueLimits(seconds=4.0, caller_share=0.5))
+    made.scheduler.measure(device, KEY, (1, 0.001), (1000, 1.0))
+    made.submit(batch([0] * 1900), caller="busy")
+    with pytest.raises(CapacityError, match=r"the caller's share of the queue of even is full: 2 of 2 s of work"):
+        made.submit(batch([0] * 200), caller="busy")
+    made.submit(batch([0] * 200), caller="other")
+
+
+def test_a_launch_is_no_longer_than_the_time_that_the_urgent_may_have_to_wait(bench):
+    """10 us an item and 10 ms a launch: 1,000 items at a time, two in flight, and consensus is the third."""
+    device = HandDevice("cpu")
+    made = bench(device, launches_per_device=4, launch_s=0.01)
+    made.scheduler.measure(device, KEY, (1, 1e-5), (100_000, 1.0))
+    bulk = made.submit(batch([0] * 50_000), priority=Priority.BULK)
+    made.poll()
+    sizes = [sum(part.items for part in running.parts) for running in device.running]
+    assert len(sizes) == 2
+    assert all(900 <= size <= 1024 for size in sizes)
+    made.submit(batch([2] * 10), priority=Priority.CONSENSUS)
+    made.poll()
+    assert len(device.running) == 2
+    device.finish()
+    made.poll()
+    assert firsts(device.running[-1].parts[0])[0] == 2
+    while device.running:
+        device.finish()
+        made.poll()
+    assert bulk.result(0).items == 50_000
+    assert bulk.result(0).decided.all()

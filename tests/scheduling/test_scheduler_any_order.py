@@ -24,7 +24,11 @@ class Traffic(RuleBasedStateMachine):
         self.leases = Leases(*self.devices)
         self.instances = [self.leases.active]
         options = SchedulingOptions(
-            queue=QueueLimits(600, 4000, 0.7), launch_items=100, launch_bytes=300, retries=2, unserved_wait_s=5.0
+            queue=QueueLimits(600, 4000, caller_share=0.7),
+            launch_items=100,
+            launch_bytes=300,
+            retries=2,
+            unserved_wait_s=5.0,
         )
         self.scheduler = Scheduler(self.devices, self.leases, options, clock=self.clock)
         self.asked = []

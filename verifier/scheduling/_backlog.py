@@ -30,6 +30,7 @@ class QueueLimits:
 
     items: int = 8 << 20
     bytes: int = 1 << 30
+    seconds: float = 30.0  # of work, where the devices' rate is measured
     caller_share: float = 0.5  # of either bound, for one caller
 
 
@@ -40,6 +41,10 @@ class Held:
     requests: int = 0
     items: int = 0
     bytes: int = 0
+
+    def measures(self, rate: float | None) -> tuple[float, float, float]:
+        """Items, bytes, and the seconds that they take at `rate` units a second; 0 where it is not known."""
+        return self.items, self.bytes, units(self.items, self.bytes) / rate if rate else 0.0
 
     def add(self, work: Work, sign: int = 1) -> None:
         """Counts a request in, or out with sign -1."""
@@ -92,25 +97,27 @@ class Backlog:
         self._callers: dict[tuple[str, str], Held] = {}
         self.held: dict[str, Held] = {}  # by plugin
 
-    def admit(self, work: Work, retry_after_s: float) -> None:
-        """Accepts a request and puts it in line. Raises CapacityError naming the bound; nothing is changed then."""
+    def admit(self, work: Work, retry_after_s: float, rate: float | None = None) -> None:
+        """Accepts a request and puts it in line. `rate` is what the devices do, units a second, where measured.
+
+        Raises CapacityError naming the bound; nothing is changed then.
+        """
         plugin = work.batch.key.plugin
         held = self.held.setdefault(plugin, Held())
         caller = self._callers.get((plugin, work.caller), Held())
-        share = _CLASS_SHARE[work.priority]
-        for what, limit in (("items", self._limits.items), ("bytes", self._limits.bytes)):
-            more = work.batch.items if what == "items" else work.batch.nbytes
-            for whose, has, bound in (
-                (f"the queue of {plugin}", getattr(held, what), limit * share),
-                (
-                    f"the caller's share of the queue of {plugin}",
-                    getattr(caller, what),
-                    limit * self._limits.caller_share,
-                ),
+        more = Held(1, work.batch.items, work.batch.nbytes).measures(rate)
+        bounds = (self._limits.items, self._limits.bytes, self._limits.seconds)
+        for whose, has, share in (
+            (f"the queue of {plugin}", held, _CLASS_SHARE[work.priority]),
+            (f"the caller's share of the queue of {plugin}", caller, self._limits.caller_share),
+        ):
+            if not has.requests:
+                continue  # an empty queue takes any request that the daemon's limits allow
+            for what, now, added, bound in zip(
+                ("items", "bytes", "s of work"), has.measures(rate), more, bounds, strict=True
             ):
-                # An empty queue takes any request that the daemon's limits allow.
-                if has and has + more > bound:
-                    raise CapacityError(f"{whose} is full: {has} of {int(bound)} {what}", retry_after_s)
+                if now + added > bound * share:
+                    raise CapacityError(f"{whose} is full: {now:.0f} of {int(bound * share)} {what}", retry_after_s)
         held.add(work)
         self._callers.setdefault((plugin, work.caller), caller).add(work)
         order = self._classes[work.priority]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from verifier.errors import BackendError, DeadlineError, RequestError, StoppingError
-from verifier.model import BatchResult
+from verifier.model import BatchKey, BatchResult
 from verifier.scheduling._backlog import Backlog, QueueLimits
 from verifier.scheduling._devices import Devices, DeviceState, Launch
 from verifier.scheduling._ports import Device, Instance, Lease, LeaseSource
@@ -27,6 +27,7 @@ __all__ = ["Core", "Outcome", "SchedulingOptions"]
 
 _LOOK_AGAIN_S = 0.1  # how soon a request without a live device is looked at again
 _LEAST_RETRY_S, _MOST_RETRY_S = 0.01, 5.0
+_LEAST_LAUNCH = 256  # units: cutting finer would cost more than it gives to whoever waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class SchedulingOptions:
     queue: QueueLimits = field(default_factory=QueueLimits)
     batch_delay_s: float = 0.0  # how long a batch may wait for company; 0: only while devices are busy
     launch_items: int = 1 << 20  # of one launch
+    launch_s: float = 0.01  # as long as a launch may take, by the cost model, and as much may be in flight before it
     launch_bytes: int = 48 << 20
     launches_per_device: int = 3  # in flight: copies in, kernels and copies out overlap
     retries: int = 2  # of a launch that failed
@@ -70,7 +72,7 @@ class Core:
         self._options = options
         self._lease = lease
         self._metrics = metrics
-        self._devices = Devices(devices, options.launches_per_device)
+        self._devices = Devices(devices, options.launches_per_device, options.launch_s)
         self._again: list[_Again] = []
         self._deadlines: dict[Work, float] = {}
         self._next_deadline = float("inf")
@@ -82,7 +84,10 @@ class Core:
 
     def admit(self, work: Work) -> None:
         """Accepts a request. Raises CapacityError."""
-        self.backlog.admit(work, self._retry_after_s(work))
+        key = work.batch.key
+        up = [state.device.device for state in self._devices if state.device.state is WorkerState.UP]
+        rate = self.router.rate(key, up) if up and self.router.knows(key, up) else None
+        self.backlog.admit(work, self._retry_after_s(work), rate)
         if work.deadline is not None:
             self._deadlines[work] = work.deadline
             self._next_deadline = min(self._next_deadline, work.deadline)
@@ -115,7 +120,7 @@ class Core:
         self.unserved = False
         self._expire(now)
         launch = self._retry(now)
-        if launch is not None or not any(map(self._devices.has_room, self._devices)):
+        if launch is not None or not any(self._devices.has_room(state, now) for state in self._devices):
             return launch
         given_up = -1
         while given_up != len(self.outcomes):  # what was given up had others behind it
@@ -160,11 +165,18 @@ class Core:
         loads = [Load(state.device.device, state.busy_s(now)) for state in states]
         for share in self.router.shares(key, total, loads):
             state = self._devices[share.device_id]
-            if self._devices.has_room(state):
-                items = -(-waiting * share.units // total)
-                pieces = self._take(work, instance, state.device, items)
+            if self._devices.has_room(state, now):
+                size = min(share.units, self._most_units(state, key))
+                pieces = self._take(work, instance, state.device, -(-waiting * size // total))
                 return self._launch(state, work.lease, pieces, now)
         return None
+
+    def _most_units(self, state: DeviceState, key: BatchKey) -> int:
+        """Units of one launch: whoever is more urgent waits for it to end."""
+        cost = self.router.cost(state.device.device, key)
+        if not cost.measured:
+            return self._options.launch_items
+        return max(cost.units(self._options.launch_s), _LEAST_LAUNCH)
 
     def _take(self, head: Work, instance: Instance, device: Device, items: int) -> list[Piece]:
         index = head.lease.operation_index if head.lease else 0
@@ -250,7 +262,7 @@ class Core:
             states = self._other_devices(lease.instance, again, now)
             if states:
                 again.since = now
-            for state in filter(self._devices.has_room, states):
+            for state in (state for state in states if self._devices.has_room(state, now)):
                 if again.isolated and state.in_flight:
                     state.reserved = True
                     break

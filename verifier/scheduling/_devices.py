@@ -13,6 +13,9 @@ from verifier.workers import WorkerState
 __all__ = ["DeviceState", "Devices", "Launch"]
 
 
+_TOLERANCE = 1.25  # launches of the allowed length are in flight two at a time, though the model is never exact
+
+
 @dataclass(slots=True, eq=False)
 class Launch:
     """Pieces of equal key on their way through one device, as one batch."""
@@ -63,9 +66,10 @@ class DeviceState:
 class Devices:
     """All devices, by id. Guarded by the scheduler's lock."""
 
-    def __init__(self, devices: Sequence[Device], launches: int) -> None:
-        """`launches`: in flight on one device at most."""
+    def __init__(self, devices: Sequence[Device], launches: int, ahead_s: float) -> None:
+        """On one device at most `launches` are in flight, and none is added to more than `ahead_s` of work."""
         self._launches = launches
+        self._ahead_s = ahead_s
         self._states = {device.device.id: DeviceState(device) for device in devices}
 
     def __getitem__(self, device_id: str) -> DeviceState:
@@ -82,9 +86,11 @@ class Devices:
             if device.state is WorkerState.UP and device.device.id in self._states
         ]
 
-    def has_room(self, state: DeviceState) -> bool:
-        """Whether a launch would begin there without waiting."""
+    def has_room(self, state: DeviceState, now: float) -> bool:
+        """Whether a launch would begin there soon: what is handed over cannot be overtaken any more."""
         if len(state.in_flight) >= self._launches or state.reserved:
+            return False
+        if state.busy_s(now) > self._ahead_s * _TOLERANCE:
             return False
         if state.in_flight and state.in_flight[0].isolated:
             return False

@@ -33,6 +33,10 @@ class Cost:
         """What a launch of so many units takes."""
         return self.fixed + units * self.per_unit
 
+    def units(self, seconds: float) -> int:
+        """How many units a launch of so many seconds has; 0 where its fixed part is longer."""
+        return max(0, int((seconds - self.fixed) / self.per_unit))
+
     def observe(self, units: int, seconds: float) -> None:
         """Moves the term that dominates a launch of this size."""
         if units * self.per_unit < self.fixed:
@@ -126,6 +130,10 @@ class Router:
         measured = [cost for cost in self._costs.values() if cost.measured]
         fastest = min(measured, key=lambda cost: cost.per_unit, default=None)
         return None if fastest is None else round(16 * fastest.fixed / fastest.per_unit)
+
+    def knows(self, key: BatchKey, devices: Sequence[DeviceInfo]) -> bool:
+        """Whether every one of these devices was measured with this operation."""
+        return all(self.cost(device, key).measured for device in devices)
 
     def rate(self, key: BatchKey, devices: Sequence[DeviceInfo]) -> float:
         """Units a second of these devices together."""
