@@ -148,9 +148,11 @@ class SchedulingSettings(_Section):
 
     queue_items: int = Field(default=8 << 20, ge=1)  # accepted and not answered, of one plugin
     queue_bytes: int = Field(default=1 << 30, ge=4096)
+    queue_s: float = Field(default=30.0, gt=0)  # the same in seconds of work, by the devices' measured rate
     caller_share: float = Field(default=0.5, gt=0, le=1)  # of either bound, for one caller
     batch_delay_s: float = Field(default=0.0, ge=0, le=1)  # 0: merge only what waits while devices are busy
     launch_items: int = Field(default=1 << 20, ge=32)
+    launch_s: float = Field(default=0.01, gt=0, le=10)  # of one launch: what is more urgent waits for it
     launches_per_device: int = Field(default=3, ge=1, le=64)
     retries: int = Field(default=2, ge=0, le=10)  # of a batch whose device failed
     unserved_wait_s: float = Field(default=10.0, ge=0)  # how long a batch waits where none of its devices is up

@@ -235,9 +235,12 @@ class Daemon:
             self.fleet.workers,
             self.registry.lease,
             SchedulingOptions(
-                queue=QueueLimits(scheduling.queue_items, scheduling.queue_bytes, scheduling.caller_share),
+                queue=QueueLimits(
+                    scheduling.queue_items, scheduling.queue_bytes, scheduling.queue_s, scheduling.caller_share
+                ),
                 batch_delay_s=scheduling.batch_delay_s,
                 launch_items=scheduling.launch_items,
+                launch_s=scheduling.launch_s,
                 launch_bytes=self.settings.server.max_batch_bytes,
                 launches_per_device=scheduling.launches_per_device,
                 retries=scheduling.retries,
