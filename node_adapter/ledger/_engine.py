@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -14,6 +15,7 @@ from verifier.api import KeySetLimits, KeySets
 from verifier.api.requests import Limits, Requests
 from verifier.config import load_settings
 from verifier.daemon import Daemon
+from verifier.errors import CapacityError
 from verifier.manifest import load_manifest
 from verifier.model import BatchResult
 from verifier.registry import find_source, plugin_paths, shipped_folder
@@ -83,7 +85,10 @@ class Engine:
         return found
 
     def submit(self, call: Call, columns: Mapping[str, Column], start: int, stop: int) -> Future[BatchResult]:
-        """The items `start` to `stop` of these columns as a batch. Raises VerifierError naming what is wrong."""
+        """The items `start` to `stop` of these columns as a batch; waits while the queue is full.
+
+        Raises VerifierError naming what is wrong.
+        """
         fields: dict[str, Any] = {name: column.cut(start, stop) for name, column in columns.items()}
         fields |= {"items": stop - start, "scheme": call.scheme.message(), "priority": int(Priority.BULK)}
         if call.recover:
@@ -91,4 +96,8 @@ class Engine:
             prepared = self._requests.recover(pb.RecoverRequest(**fields))
         else:
             prepared = self._requests.verify(pb.VerifyRequest(**fields))
-        return self._daemon.scheduler.submit(prepared.batch, priority=prepared.priority, caller="ledger")
+        while True:
+            try:
+                return self._daemon.scheduler.submit(prepared.batch, priority=prepared.priority, caller="ledger")
+            except CapacityError as full:
+                time.sleep(full.retry_after_s)
