@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import stat
 import subprocess
 import sys
@@ -11,54 +10,14 @@ from pathlib import Path
 
 import grpc
 import pytest
+from _authority import Authority
 from _daemon_process import PARITY, ROOT, assert_right, digests, parity_request
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from verifier.v1 import admin_pb2, admin_pb2_grpc
 from verifier.v1 import verifier_pb2 as pb
 from verifier.v1 import verifier_pb2_grpc as rpc
 
 TIMEOUT_S = 60
-
-
-class Authority:
-    """Makes certificates for a test."""
-
-    def __init__(self, name: str) -> None:
-        self.name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.certificate = self._sign(self.name, self.key, ca=True)
-
-    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self.name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca, None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-            .sign(self.key, hashes.SHA256())
-        )
-
-    def pem(self) -> bytes:
-        return self.certificate.public_bytes(serialization.Encoding.PEM)
-
-    def issue(self, name: str) -> tuple[bytes, bytes]:
-        """Key and certificate, PEM."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._sign(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]), key, ca=False)
-        encoding, form, none = (
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        return key.private_bytes(encoding, form, none), certificate.public_bytes(encoding)
 
 
 def _ask(address: str, credentials: grpc.ChannelCredentials | None, data) -> pb.VerifyResponse:
@@ -69,7 +28,7 @@ def _ask(address: str, credentials: grpc.ChannelCredentials | None, data) -> pb.
 
 def test_mutual_tls(start, tmp_path: Path):
     ours, theirs = Authority("ours"), Authority("theirs")
-    key, certificate = ours.issue("daemon")
+    key, certificate = ours.issue("CN=daemon")
     for name, data in (("key.pem", key), ("certificate.pem", certificate), ("ca.pem", ours.pem())):
         (tmp_path / name).write_bytes(data)
     daemon = start(
@@ -79,12 +38,12 @@ def test_mutual_tls(start, tmp_path: Path):
     )
     address = "localhost:" + daemon.address.rpartition(":")[2]
     data = digests(10, seed=1)
-    known = grpc.ssl_channel_credentials(ours.pem(), *ours.issue("node"))
+    known = grpc.ssl_channel_credentials(ours.pem(), *ours.issue("CN=node"))
     assert_right(_ask(address, known, data), data)
     for stranger in (
         None,
         grpc.ssl_channel_credentials(ours.pem()),
-        grpc.ssl_channel_credentials(ours.pem(), *theirs.issue("node")),
+        grpc.ssl_channel_credentials(ours.pem(), *theirs.issue("CN=node")),
     ):
         with pytest.raises(grpc.RpcError) as caught:
             _ask(address, stranger, data)

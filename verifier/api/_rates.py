@@ -17,6 +17,7 @@ from verifier.api._roles import Role
 __all__ = ["Rate", "Rates", "TokenBucket"]
 
 _MOST_CALLERS = 4096
+_LEAST_WAIT_S = 1e-9  # less is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class TokenBucket:
         """Seconds until `cost` may be taken; 0 where it may be now."""
         self._tokens = min(self._full, self._tokens + (now - self._at) * self._per_s)
         self._at = now
-        return max(min(cost, self._full) - self._tokens, 0.0) / self._per_s
+        wait = (min(cost, self._full) - self._tokens) / self._per_s
+        return wait if wait > _LEAST_WAIT_S else 0.0
 
     def take(self, cost: float) -> None:
         """Takes tokens, more than there are where that must be."""
