@@ -118,7 +118,8 @@ _NOTHING = Variant.model_construct(defines={}, source=None)
 class Tunable(_Strict):
     """A macro of which several values give the same results. `NAME = [1, 2]` is short for `values`.
 
-    `default` is for a kind of device what builds pass; absent: nothing is passed and the source decides.
+    `default` is for a kind of device what builds pass; absent: nothing is passed and the source decides. `measured`
+    false: it is a question of memory, which tuning leaves alone.
     """
 
     description: str = ""
@@ -127,6 +128,7 @@ class Tunable(_Strict):
     targets: tuple[Kind, ...] = Field(default=BOTH, min_length=1)  # where it matters
     variants: tuple[Name, ...] = ()  # with which it matters, "default" being none; empty: with all
     operations: tuple[str, ...] = ()  # ids that it matters to; empty: all
+    measured: bool = True
 
     @model_validator(mode="before")
     @classmethod

@@ -37,9 +37,17 @@ values = [1, 2]
 variants = ["tables"]
 operations = ["sign/P"]
 
+[tunables.MEMORY]
+values = [1, 2]
+measured = false
+
 [tunables.LIMBS]
 values = [4, 8]
 targets = ["cpu"]
+
+[tunables.ROOM]
+values = [1, 2]
+measured = false
 
 [[operations]]
 name = "verify"
@@ -89,6 +97,7 @@ def test_variants_first_then_one_tunable_after_the_other():
     # BLOCKS matters to signing alone, as its manifest says, although verifying is slower with two.
     assert found.choice.text == "tables BLOCKS=2 THREADS=128"
     assert found.fastest(VERIFY).text == "tables THREADS=128"
+    assert not any("ROOM" in text for text in order)  # a question of memory, not of speed
     assert found.rates[SIGN] == 4
     assert found.default_rates == {VERIFY: 1, SIGN: 1}
 
@@ -98,6 +107,16 @@ def test_what_is_not_for_the_device_is_not_tried():
     assert "shared" not in order
     assert "default LIMBS=8" in order
     assert not any("BLOCKS" in text for text in order)  # it matters with tables only, and these did not win
+
+
+def test_what_is_given_is_not_searched():
+    manifest = parse_manifest(MANIFEST, "p")
+    base = manifest.choice("", {"THREADS": 256, "MEMORY": 2})
+    order = []
+    found = search(manifest, "sm_90", lambda choice: order.append(choice.text) or tables_win(choice), base=base)
+    assert order[:2] == ["default MEMORY=2 THREADS=256", "tables MEMORY=2 THREADS=256"]
+    assert all("MEMORY=2" in text and "THREADS=256" in text for text in order)
+    assert found.default_rates == {VERIFY: 2, SIGN: 1}
 
 
 def test_noise_does_not_replace_the_default():
@@ -192,6 +211,12 @@ def test_on_the_cpu_and_the_next_load_uses_it(make, one, options, tmp_path):
         chosen = registry.load(source, force=True).builds["cpu"]
         assert chosen == " ".join(("still", *(f"{name}={value}" for name, value in tuned.tunables.items())))
         assert registry.load(source, variant="default", force=True).builds == {"cpu": "default"}
+    with serving(one, dataclasses.replace(options, choices={"parity": ("", tuned.tunables)})) as registry:
+        assert registry.load(source).builds["cpu"].startswith("still")  # tunables that are set leave the variant open
+    other = {"GROUP": next(value for value in (2, 4, 8) if value != tuned.tunables.get("GROUP", 4))}
+    with serving(one, dataclasses.replace(options, choices={"parity": ("", other)})) as registry:
+        # That is not what was tuned, so that it is not at hand where it was not among what was tried.
+        assert registry.load(source).builds["cpu"].endswith(f"GROUP={other['GROUP']}")
     for changed in ({"tuned": False}, {"choices": {"parity": ("default", {})}}):
         with serving(one, dataclasses.replace(options, **changed)) as registry:
             assert registry.load(source).builds == {"cpu": "default"}

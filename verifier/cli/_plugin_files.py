@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from verifier.cli import _plugin_check, _plugin_template
-from verifier.cli._plugin_tune import tune_
+from verifier.cli._plugin_tune import assignments, tune_
 from verifier.errors import ManifestError, VerifierError
 from verifier.manifest import DEFAULT, Choice
 from verifier.registry import (
@@ -30,7 +30,7 @@ from verifier.registry import (
     write_lock,
 )
 
-__all__ = ["add_commands", "tunables_of"]
+__all__ = ["add_commands"]
 
 PANEL = "Files"
 
@@ -80,7 +80,7 @@ def check(
     """
     source = _read(plugin)
     try:
-        choices = _choices(source, variant or [""], tunables_of(tunable or ()))
+        choices = _choices(source, variant or [""], assignments(tunable or ()))
     except ManifestError as error:
         raise _fail(str(error)) from None
     targets = target or _plugin_check.available_targets()
@@ -179,17 +179,6 @@ def lock(
         raise _fail(str(error)) from None
     for source in sources:
         typer.echo(f"{source.label} {source.digest}")
-
-
-def tunables_of(assignments: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE of the command line. Ends the command where one is not of that form."""
-    found = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name or not value:
-            raise _fail(f"--tunable {assignment}: must be NAME=VALUE")
-        found[name] = value
-    return found
 
 
 def _choices(source: PluginSource, variants: Sequence[str], tunables: dict[str, str]) -> list[Choice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +13,12 @@ from rich.table import Table
 
 from verifier.drivers import list_devices
 from verifier.errors import VerifierError
-from verifier.manifest import kind_of
+from verifier.manifest import Choice, kind_of
 from verifier.registry import PluginSource, RegistryOptions, Tuned, TuningFile, find_source, tune
 from verifier.registry._tuning_search import Found, Rates
 from verifier.workers import Fleet, WorkerOptions
 
-__all__ = ["tune_"]
+__all__ = ["assignments", "tune_"]
 
 SLOT_BYTES = 256 << 20
 
@@ -26,6 +27,9 @@ def tune_(
     plugin: Annotated[str, typer.Argument(help="A shipped plugin's name, or a folder or bundle.")],
     device: Annotated[list[str] | None, typer.Option(help="Only these devices: cuda:0, cpu, ...")] = None,
     limit_s: Annotated[float, typer.Option(min=1, help="Try nothing more after so long, on each device.")] = 600.0,
+    tunable: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE that is given, as in the daemon's plugins.tunables.")
+    ] = None,
     cache_folder: Annotated[Path | None, typer.Option(help="The daemon's plugins.cache_folder, where set.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and print; keep nothing.")] = False,
 ) -> None:
@@ -38,16 +42,35 @@ def tune_(
     console = Console(markup=False, highlight=False)
     try:
         source = find_source(Path(plugin) if Path(plugin).exists() else plugin, ())
+        base = source.manifest.choice("", assignments(tunable or ()))
         devices = device or [info.id for info in list_devices()]
         for device_id in devices:
-            _tune_one(console, source, device_id, limit_s, cache_folder, dry_run)
+            _tune_one(console, source, device_id, base, limit_s, cache_folder, dry_run)
     except (VerifierError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 
 
+def assignments(texts: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE of the command line. Ends the command where one is not of that form."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            typer.echo(f"--tunable {text}: must be NAME=VALUE", err=True)
+            raise typer.Exit(1)
+        found[name] = value
+    return found
+
+
 def _tune_one(
-    console: Console, source: PluginSource, device: str, limit_s: float, cache: Path | None, dry_run: bool
+    console: Console,
+    source: PluginSource,
+    device: str,
+    base: Choice,
+    limit_s: float,
+    cache: Path | None,
+    dry_run: bool,
 ) -> None:
     fleet = Fleet([device], WorkerOptions(slot_bytes=SLOT_BYTES, slots=2))
     fleet.start()
@@ -63,7 +86,7 @@ def _tune_one(
                 bar.update(task, description=f"{source.label} on {device}: {step}")
 
             options = RegistryOptions(trust="any", cache=cache, tuned=False)
-            tuned, found = tune(source, fleet, options, limit_s=limit_s, told=told)
+            tuned, found = tune(source, fleet, options, limit_s=limit_s, base=base, told=told)
     finally:
         fleet.close()
     _print(console, tuned, found)
@@ -75,7 +98,7 @@ def _tune_one(
 def _choices(source: PluginSource, target: str) -> int:
     manifest, kind = source.manifest, kind_of(target)
     variants = sum(kind in variant.targets for variant in manifest.variants.values())
-    return 1 + variants + sum(kind in tunable.targets for tunable in manifest.tunables.values())
+    return 1 + variants + sum(tunable.measured and kind in tunable.targets for tunable in manifest.tunables.values())
 
 
 def _print(console: Console, tuned: Tuned, found: Found) -> None:

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from verifier.cli import _plugin_files
+from verifier.cli._plugin_tune import assignments
 from verifier.config import default_admin_address
 from verifier.v1 import admin_pb2, admin_pb2_grpc
 
@@ -89,7 +90,7 @@ def load(
         keep_inactive=inactive,
         force=force,
         variant=variant,
-        tunables=_plugin_files.tunables_of(tunable or ()),
+        tunables=assignments(tunable or ()),
     )
     _change(address, as_json, lambda stub: stub.Load(request))
 

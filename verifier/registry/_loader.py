@@ -73,14 +73,18 @@ class Loader:
         }
 
     def chosen(self, asked: Choice | None, source: PluginSource, device: DeviceInfo) -> Choice:
-        """What a plugin is built with for a device: what the load asked for, else what the settings say, else what
-        tuning found there, else the default. Raises ManifestError."""
+        """What a plugin is built with for a device: what the load asked for, else what the settings say, and where
+        both are silent what tuning found there. Raises ManifestError."""
+        options = self.options
         if asked is not None:
-            return asked
-        if source.name in self.options.choices:
-            variant, tunables = self.options.choices[source.name]
-            return source.manifest.choice(variant, tunables)
-        return tuned_choice(device, source, self.options.cache) if self.options.tuned else Choice()
+            variant, tunables = asked.variant, dict(asked.tunables)
+        else:
+            variant, stated_tunables = options.choices.get(source.name, ("", {}))
+            tunables = dict(stated_tunables)
+        stated = source.manifest.choice(variant, {**options.sized(source.manifest), **tunables})
+        if variant or not options.tuned:
+            return stated
+        return tuned_choice(device, source, options.cache, dict(stated.tunables)) or stated
 
     def check_budget(self, instance: Instance, workers: Sequence[WorkerLike], others: Sequence[Instance]) -> None:
         """Whether the plugin's state fits beside what is loaded. Raises PluginError naming device and sizes."""

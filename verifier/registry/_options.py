@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from verifier.drivers import DeviceInfo
+from verifier.manifest import Manifest
 
 __all__ = ["RegistryOptions"]
 
@@ -36,6 +37,8 @@ class RegistryOptions:
     # By plugin: its variant ("" or "default": none) and its tunables, where a load does not ask for others.
     choices: Mapping[str, tuple[str, Mapping[str, int | str]]] = field(default_factory=dict)
     tuned: bool = True  # where neither decides: what `verifier plugin tune` found on the device, if it is built
+    # Tunables that decide how much memory a plugin takes, where nothing else names them.
+    sized: Callable[[Manifest], Mapping[str, int | str]] = lambda _: {}
     gpu_chunk_items: int = 1 << 17  # items of the self-test's full chunk
     cpu_chunk_items: int = 1 << 15
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from verifier.drivers import DeviceInfo
 from verifier.drivers.build import compiler_id, default_cache_folder
-from verifier.errors import ManifestError, VerifierError
+from verifier.errors import VerifierError
 from verifier.manifest import Choice
 from verifier.registry._images import Build, at_hand
 from verifier.registry._source import PluginSource
@@ -108,19 +109,22 @@ class TuningFile:
             raise
 
 
-def tuned_choice(device: DeviceInfo, source: PluginSource, cache: Path | None) -> Choice:
-    """The choice that was found fastest on the device, where its image is at hand: a load never compiles for it.
-    Otherwise the default."""
+def tuned_choice(
+    device: DeviceInfo, source: PluginSource, cache: Path | None, fixed: Mapping[str, int | str]
+) -> Choice | None:
+    """The choice that was found fastest on the device, with the tunables that are `fixed` as they are, or None.
+
+    Where its image is not at hand it does not count: a load never compiles for it.
+    """
     found = TuningFile.of_cache(cache).find(device, source)
     if found is None:
-        return Choice()
+        return None
     try:
-        choice = source.manifest.choice(found.variant, found.tunables)
-        build = Build.of(source.manifest, device.target, choice)
-        if at_hand(source, build, cache) is not None:
+        choice = source.manifest.choice(found.variant, {**found.tunables, **fixed})
+        if at_hand(source, Build.of(source.manifest, device.target, choice), cache) is not None:
             return choice
-        why = "it is not built here any more: verifier plugin tune builds it again"
-    except (ManifestError, VerifierError) as error:
+        why = "it is not built here: `verifier plugin tune` builds it"
+    except VerifierError as error:
         why = str(error)
     _log.info("tuned choice not used", plugin=source.label, device=device.id, choice=found.variant, reason=why)
-    return Choice()
+    return None

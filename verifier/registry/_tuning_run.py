@@ -23,7 +23,7 @@ from verifier.registry._options import RegistryOptions
 from verifier.registry._registry import Registry
 from verifier.registry._source import PluginSource
 from verifier.registry._tuning import Tuned, key_of
-from verifier.registry._tuning_search import Found, Rates, search
+from verifier.registry._tuning_search import BASE, Found, Rates, search
 
 __all__ = ["tune"]
 
@@ -43,13 +43,14 @@ def tune(
     options: RegistryOptions,
     *,
     limit_s: float,
+    base: Choice = BASE,
     told: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[Tuned, Found]:
     """The fastest choice on the fleet's only device, ready to be kept, and what was tried.
 
-    Stops trying after `limit_s`. `told` gets a line for each step. Raises what a load raises where the default itself
-    cannot be loaded.
+    The tunables of `base` stay as they are. Nothing more is tried after `limit_s`. `told` gets a line for each step.
+    Raises what a load raises where the default itself cannot be loaded.
     """
     (worker,) = fleet.workers
     registry = Registry(fleet, options)
@@ -60,7 +61,7 @@ def tune(
         try:
             return _rates(registry, worker, source, choice)
         except VerifierError as error:
-            if choice == Choice():
+            if choice == base:
                 raise
             _log.warning("choice left out", plugin=source.label, choice=choice.text, error=str(error))
             return None
@@ -74,7 +75,12 @@ def tune(
 
     try:
         found = search(
-            source.manifest, worker.device.target, measure, prepare=prepare, in_time=lambda: clock() < until
+            source.manifest,
+            worker.device.target,
+            measure,
+            base=base,
+            prepare=prepare,
+            in_time=lambda: clock() < until,
         )
     finally:
         registry.close()

@@ -16,6 +16,8 @@ __all__ = ["LEAST_GAIN", "Found", "Rates", "search"]
 
 LEAST_GAIN = 1.02  # what a choice must be faster by: less is noise, and the default is what was tested most
 
+BASE = Choice()
+
 Rates = Mapping[str, float]  # items a second, by operation id
 
 
@@ -24,6 +26,7 @@ class Found:
     """What the search came to. `tried` has every choice measured, None where it failed or gave a wrong answer."""
 
     choice: Choice
+    base: Choice  # the default
     tried: dict[Choice, Rates | None]
 
     @property
@@ -34,7 +37,7 @@ class Found:
     @property
     def default_rates(self) -> Rates:
         """Of the default."""
-        return self.tried.get(Choice()) or {}
+        return self.tried[self.base] or {}
 
     def fastest(self, operation: str) -> Choice:
         """The choice that one operation alone ran fastest with."""
@@ -42,14 +45,18 @@ class Found:
         return max(measured, key=lambda choice: measured[choice], default=self.choice)
 
 
-def _turns(manifest: Manifest, target: str) -> Generator[tuple[list[Choice], tuple[str, ...]], Choice, None]:
+def _turns(
+    manifest: Manifest, target: str, base: Choice
+) -> Generator[tuple[list[Choice], tuple[str, ...]], Choice, None]:
     """What to try in turn on a kind of device, and the operations that it matters to (none named: all). It is sent
     what was best so far."""
     kind = kind_of(target)
     variants = [name for name, variant in manifest.variants.items() if kind in variant.targets]
-    best = yield [Choice(name) for name in (DEFAULT, *variants)], ()
+    best = yield [Choice(name, base.tunables) for name in (DEFAULT, *variants)], ()
+    given = dict(base.tunables)
     for name, tunable in manifest.tunables.items():
-        if kind not in tunable.targets or (tunable.variants and best.variant not in tunable.variants):
+        matters = kind in tunable.targets and (not tunable.variants or best.variant in tunable.variants)
+        if name in given or not tunable.measured or not matters:
             continue
         chosen = dict(best.tunables)
         choices = [manifest.choice(best.variant, {**chosen, name: value}) for value in tunable.values]
@@ -61,17 +68,18 @@ def search(
     target: str,
     measure: Callable[[Choice], Rates | None],
     *,
+    base: Choice = BASE,
     prepare: Callable[[Sequence[Choice]], None] = lambda _: None,
     in_time: Callable[[], bool] = lambda: True,
 ) -> Found:
-    """Measures and chooses.
+    """Measures and chooses. The tunables of `base` are given and not searched; with them alone it is the default.
 
     `measure` gives a choice's rates, or None where it must not be used. `prepare` is told what comes next, so that it
     can be built at once. Once `in_time` is false nothing more is measured, but for the default, which always is.
     """
-    tried: dict[Choice, Rates | None] = {Choice(): measure(Choice())}
-    best = Choice()
-    turns = _turns(manifest, target)
+    tried: dict[Choice, Rates | None] = {base: measure(base)}
+    best = base
+    turns = _turns(manifest, target, base)
     choices, operations = next(turns)
     while True:
         fresh = [choice for choice in choices if choice not in tried]
@@ -79,7 +87,7 @@ def search(
             prepare(fresh)
         for choice in fresh:
             if not in_time():
-                return Found(best, tried)
+                return Found(best, base, tried)
             tried[choice] = measure(choice)
         for choice in choices:
             if _gain(tried[choice], tried[best], operations) > LEAST_GAIN:
@@ -87,7 +95,7 @@ def search(
         try:
             choices, operations = turns.send(best)
         except StopIteration:
-            return Found(best, tried)
+            return Found(best, base, tried)
 
 
 def _gain(rates: Rates | None, than: Rates | None, operations: Sequence[str]) -> float:
