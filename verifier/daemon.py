@@ -104,6 +104,7 @@ class Daemon:
         self._listener, self._health_listener, *others = self._listeners()
         for listener in (self._listener, self._health_listener, *others):
             listener.check()
+        self._check_admin()
         self._health = Health()
         self._check_admin()
         self._stop_lock = threading.Lock()
@@ -124,6 +125,14 @@ class Daemon:
         tls = Tls(*files, observer=self.metrics.tls_files_read)
         tls.check()
         return tls
+
+    def _check_admin(self) -> None:
+        for address in self.settings.admin.listen:
+            if address != "auto" and not address.startswith("unix:") and not self.settings.server.tls_client_ca_file:
+                raise ConfigError(
+                    f"admin.listen: {address}: without mutual TLS (server.tls_client_ca_file) only unix:/path is "
+                    "allowed: whoever may use it may load code"
+                )
 
     def _listeners(self) -> tuple[Listener, ...]:
     def _check_admin(self) -> None:
