@@ -106,7 +106,6 @@ class Daemon:
             listener.check()
         self._check_admin()
         self._health = Health()
-        self._check_admin()
         self._stop_lock = threading.Lock()
         self._report: dict[str, int] | None = None
         self._undo = contextlib.ExitStack()
@@ -135,14 +134,6 @@ class Daemon:
                 )
 
     def _listeners(self) -> tuple[Listener, ...]:
-    def _check_admin(self) -> None:
-        for address in self.settings.admin.listen:
-            if address != "auto" and not address.startswith("unix:") and not self.settings.server.tls_client_ca_file:
-                raise ConfigError(
-                    f"admin.listen: {address}: without mutual TLS (server.tls_client_ca_file) only unix:/path is "
-                    "allowed: whoever may use it may load code"
-                )
-
         """For work, health, metrics and the status page."""
         server, health = self.settings.server, self.settings.health
         metrics, status = self.settings.metrics, self.settings.status
@@ -310,7 +301,6 @@ class Daemon:
             self._open_admin(address)
         cipher = self.settings.cipher
         calls = server.max_calls + server.max_streams + cipher.max_calls + cipher.max_streams
-            self.service.operations,
         self._work = self._server(
             self._listener,
             self._add_work,
@@ -378,15 +368,12 @@ class Daemon:
 
     def _interceptor(self, *, admin_socket: bool = False) -> CallInterceptor:
         access = Access.from_settings(
-            self.settings, admin_socket=admin_socket, on_denied=self._told_denial, count=self.metrics.denied
+            self.settings, admin_socket=admin_socket, on_denied=self._denied, count=self.metrics.denied
         )
         return CallInterceptor(access, self._tracing, self.metrics.request)
 
-    def _told_denial(self, denial: Denial) -> None:
-        self._denied(denial.caller, denial.method, str(denial.role))
-
-    def _denied(self, caller: str, method: str, role: str) -> None:
-        self.registry.denied(caller, method, f"needs the role {role}")
+    def _denied(self, denial: Denial) -> None:
+        self.registry.denied(denial.caller, denial.method, f"needs the role {denial.role}")
 
     def _server(
         self,
