@@ -175,8 +175,8 @@ def _items(request: Any) -> Items:
         Algorithm(told.algorithm),
         InputKind(told.input_kind),
         SignatureEncoding(told.signature_encoding),
-        KeyEncoding(told.key_encoding),
-        LowS(told.low_s),
+        KeyEncoding(told.key_encoding or KeyEncoding.IN_SIGNATURE),  # recovery ignores it
+        LowS(told.low_s or LowS.ACCEPT_ANY),
         Hash(told.hash),
         told.sm2_user_id if told.HasField("sm2_user_id") else None,
         told.digest_bytes,
