@@ -12,6 +12,22 @@ def daemon(tmp_path_factory):
     made.stop()
 
 
+@pytest.fixture(scope="session")
+def cipher_daemon(tmp_path_factory):
+    """A daemon with some ciphers; SM4 is not loaded. Images are built once a machine, not once a run."""
+    made = DaemonProcess(
+        tmp_path_factory.mktemp("ciphers"),
+        ["aes", "kuznyechik", "hight"],
+        "log.level=debug",
+        "cipher.max_keys=512",
+        "cipher.stream_held_bytes=1048576",
+        "cipher.held_bytes=1572864",
+        cache=None,
+    )
+    yield made
+    made.stop()
+
+
 @pytest.fixture
 def start(tmp_path):
     """Starts daemons that a test stops or kills as it likes."""

@@ -1,0 +1,308 @@
+"""Block ciphers through the daemon, one call a message or one call for many, against independent implementations."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from _cipher_references import REFERENCES, cbc, ctr, ecb, gcm, hight
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from node_adapter.client import (
+    CipherAlgorithm,
+    CipherByteOrder,
+    CipherClient,
+    CipherMode,
+    CipherScheme,
+    CounterFormat,
+    Direction,
+)
+from node_adapter.errors import AuthenticationError, CapacityError, NotServedError, RefusedError
+from verifier.ciphers import CIPHERS
+
+SEED = 5
+LOADED = (CipherAlgorithm.AES, CipherAlgorithm.KUZNYECHIK, CipherAlgorithm.HIGHT)
+GCM = CipherScheme(CipherAlgorithm.AES, CipherMode.GCM)
+CTR = CipherScheme(CipherAlgorithm.AES, CipherMode.CTR)
+
+
+@pytest.fixture(scope="module")
+def client(cipher_daemon):
+    with CipherClient(cipher_daemon.address, timeout_s=120) as made:
+        yield made
+
+
+@pytest.fixture
+def aes(client):
+    """An AES key: its handle and its bytes."""
+    key = random.Random(SEED).randbytes(16)
+    handle = client.create_key(CipherAlgorithm.AES, key)
+    yield handle, key
+    client.delete_key(handle)
+
+
+def scheme_of(algorithm: CipherAlgorithm, mode: CipherMode) -> CipherScheme:
+    order = CipherByteOrder.LOW_FIRST if algorithm is CipherAlgorithm.HIGHT else CipherByteOrder.UNSPECIFIED
+    return CipherScheme(algorithm, mode, order)
+
+
+@pytest.mark.parametrize("algorithm", LOADED, ids=lambda algorithm: algorithm.name)
+def test_every_mode_at_every_length(client, algorithm):
+    """Messages that end within, at and behind a block, a cell of 512 bytes, a stripe; every size of key."""
+    generator = random.Random(SEED)
+    block, make = REFERENCES[algorithm.name]
+    for i, size in enumerate([0, 1, block - 1, block, block + 1, 511, 512, 513, 1024, 33 * block, 2048 + 3]):
+        key = generator.randbytes(CIPHERS[algorithm.name].key_bytes[i % len(CIPHERS[algorithm.name].key_bytes)])
+        data, iv, encrypt = generator.randbytes(size), generator.randbytes(block), make(key)
+        whole = data[: size // block * block]
+        handle = client.create_key(algorithm, key)
+        for mode, plain, wanted in (
+            (CipherMode.CTR, data, ctr(encrypt, iv, data)),
+            (CipherMode.ECB, whole, ecb(encrypt, block, whole)),
+            (CipherMode.CBC, whole, cbc(encrypt, iv, whole)),
+        ):
+            scheme, vector = scheme_of(algorithm, mode), b"" if mode is CipherMode.ECB else iv
+            assert client.encrypt(handle, scheme, plain, vector) == wanted, (SEED, mode, size)
+            assert client.decrypt(handle, scheme, wanted, vector) == plain, (SEED, mode, size)
+        if algorithm is not CipherAlgorithm.HIGHT:
+            scheme, nonce, aad = scheme_of(algorithm, CipherMode.GCM), iv[:12], generator.randbytes(size % 40)
+            body, tag = client.seal(handle, scheme, data, nonce, aad)
+            assert (body, tag) == gcm(encrypt, nonce, data, aad), (SEED, size)
+            assert client.open(handle, scheme, body, nonce, tag, aad) == data, (SEED, size)
+        client.delete_key(handle)
+
+
+def test_many_messages_with_their_own_keys(client):
+    """Keys of three sizes; of every third message the tag is wrong, and its neighbours are decrypted."""
+    generator = np.random.default_rng(SEED)
+    secrets = [generator.bytes(size) for size in (16, 24, 32) * 40]
+    handles = [client.create_key(CipherAlgorithm.AES, secret) for secret in secrets]
+    items = 3000
+    index = generator.integers(0, len(handles), items).astype(np.uint32)
+    data = [generator.bytes(int(size)) for size in generator.integers(0, 513, items)]
+    nonces = [generator.bytes(12) for _ in range(items)]
+    aad = [generator.bytes(int(size)) for size in generator.integers(0, 30, items)]
+    sealed = client.transform(handles, GCM, Direction.ENCRYPT, data, nonces, key_index=index, aad=aad)
+    assert sealed.valid.all()
+    wanted = [AESGCM(secrets[k]).encrypt(n, d, a) for k, n, d, a in zip(index, nonces, data, aad, strict=True)]
+    assert [sealed[i] + sealed.tags[i].tobytes() for i in range(items)] == wanted
+    tags = sealed.tags.copy()
+    tags[::3, 5] ^= 1
+    bodies = [sealed[i] for i in range(items)]
+    opened = client.transform(handles, GCM, Direction.DECRYPT, bodies, nonces, key_index=index, aad=aad, tags=tags)
+    assert opened.decided.all()
+    assert opened.valid.tolist() == [i % 3 != 0 for i in range(items)]
+    assert [opened[i] for i in range(items)] == [b"" if i % 3 == 0 else data[i] for i in range(items)]
+    for handle in handles:
+        client.delete_key(handle)
+
+
+def test_long_messages_under_one_key(client, aes):
+    """One request, lengths from nothing to hundreds of stripes: their hashes are folded side by side."""
+    handle, key = aes
+    generator = np.random.default_rng(SEED)
+    sizes = [0, 1, 512, 513, 0, 32 * 512, 33 * 512 + 7, 1100 * 512, 100, 3 * 512]
+    data = [generator.bytes(size) for size in sizes]
+    nonces = [generator.bytes(12) for _ in sizes]
+    aad = [generator.bytes(i) for i in range(len(sizes))]
+    sealed = client.transform(handle, GCM, Direction.ENCRYPT, data, nonces, aad=aad)
+    got = [sealed[i] + sealed.tags[i].tobytes() for i in range(len(sizes))]
+    assert got == [AESGCM(key).encrypt(n, d, a) for n, d, a in zip(nonces, data, aad, strict=True)]
+    tags = sealed.tags.copy()
+    tags[[0, 7]] ^= 255
+    bodies = [sealed[i] for i in range(len(sizes))]
+    opened = client.transform(handle, GCM, Direction.DECRYPT, bodies, nonces, aad=aad, tags=tags)
+    assert opened.valid.tolist() == [i not in (0, 7) for i in range(len(sizes))]
+    assert [opened[i] for i in range(len(sizes))] == [b"" if i in (0, 7) else d for i, d in enumerate(data)]
+
+
+def test_long_chains_under_one_key(client, aes):
+    handle, key = aes
+    generator = np.random.default_rng(SEED)
+    data = [generator.bytes(16 * blocks) for blocks in (0, 1, 32, 33, 100, 64)]
+    ivs = [generator.bytes(16) for _ in data]
+    scheme = CipherScheme(CipherAlgorithm.AES, CipherMode.CBC)
+    wanted = [
+        Cipher(algorithms.AES(key), modes.CBC(iv)).encryptor().update(d) for iv, d in zip(ivs, data, strict=True)
+    ]
+    done = client.transform(handle, scheme, Direction.ENCRYPT, data, ivs)
+    assert [done[i] for i in range(len(data))] == wanted
+    back = client.transform(handle, scheme, Direction.DECRYPT, wanted, ivs)
+    assert [back[i] for i in range(len(data))] == data
+
+
+@pytest.mark.parametrize("bits", [8, 32, 64, 128])
+@pytest.mark.parametrize("before", [1, 31, 700])
+def test_counters_wrap(client, aes, bits, before):
+    handle, key = aes
+    data = bytes(range(256)) * 100
+    iv = (((1 << bits) - before) % (1 << 128)).to_bytes(16, "big")
+    assert client.encrypt(handle, CTR, data, iv) == Cipher(algorithms.AES(key), modes.CTR(iv)).encryptor().update(
+        data
+    )
+
+
+def test_ranges_of_a_message_are_done_apart(client, aes):
+    handle, key = aes
+    data, iv = random.Random(SEED).randbytes(5000), b"\xff" * 16
+    wanted = Cipher(algorithms.AES(key), modes.CTR(iv)).encryptor().update(data)
+    cuts = [0, 1, 31, 32, 100, 311, -(-len(data) // 16)]
+    parts = [
+        client.encrypt(handle, CTR, data[16 * begin : 16 * end], iv, first_block=begin)
+        for begin, end in itertools.pairwise(cuts)
+    ]
+    assert b"".join(parts) == wanted
+
+
+def test_gost_counters_are_half_a_block(client):
+    key, iv, data = bytes(range(32)), bytes.fromhex("1234567890abcef0"), bytes(range(250)) * 3
+    handle = client.create_key(CipherAlgorithm.KUZNYECHIK, key)
+    scheme = CipherScheme(CipherAlgorithm.KUZNYECHIK, CipherMode.CTR, counter_format=CounterFormat.GOST_HALF_BLOCK)
+    wanted = ctr(REFERENCES["KUZNYECHIK"][1](key), iv + bytes(8), data)
+    assert client.encrypt(handle, scheme, data, iv) == wanted
+    with pytest.raises(RefusedError, match="16 bytes; 1 items in CTR need 8"):
+        client.transform(handle, scheme, Direction.ENCRYPT, [data], _column(iv + iv))
+    client.delete_key(handle)
+
+
+def _column(value: bytes):
+    from node_adapter.client import Column
+
+    return Column(np.frombuffer(value, np.uint8), 1, len(value))
+
+
+@pytest.mark.parametrize("size", [8, 1024])
+def test_both_byte_orders_of_hight(client, size):
+    key, data = bytes(range(16)), random.Random(SEED).randbytes(size)
+    handle = client.create_key(CipherAlgorithm.HIGHT, key)
+    for order, reverse in ((CipherByteOrder.LOW_FIRST, False), (CipherByteOrder.HIGH_FIRST, True)):
+        scheme = CipherScheme(CipherAlgorithm.HIGHT, CipherMode.ECB, order)
+        assert client.encrypt(handle, scheme, data) == ecb(hight(key, reverse=reverse), 8, data)
+    client.delete_key(handle)
+
+
+def test_a_wrong_tag_gives_nothing(client, aes):
+    handle, _ = aes
+    for size in (5, 5000):
+        body, tag = client.seal(handle, GCM, bytes(size), bytes(12), b"aad")
+        for changed in ({"tag": tag[:-1] + b"\0"}, {"nonce": bytes(11) + b"\1"}, {"aad": b"abd"}):
+            given = {"nonce": bytes(12), "tag": tag, "aad": b"aad", **changed}
+            with pytest.raises(AuthenticationError):
+                client.open(handle, GCM, body, **given)
+
+
+def test_statuses(client, aes):
+    handle, _ = aes
+    gone = client.create_key(CipherAlgorithm.AES, bytes(16))
+    client.delete_key(gone)
+    with pytest.raises(RefusedError, match=rf"keys: {gone} is no key of this caller") as refused:
+        client.seal(gone, GCM, b"", bytes(12))
+    assert refused.value.code == "NOT_FOUND"
+    with pytest.raises(RefusedError, match=rf"key: {gone} is no key") as refused:
+        client.delete_key(gone)
+    assert refused.value.code == "NOT_FOUND"
+    with pytest.raises(NotServedError, match="verifier plugin load sm4"):
+        client.create_key(CipherAlgorithm.SM4, bytes(16))
+    with pytest.raises(RefusedError, match="key: 15 bytes; keys of AES have 16, 24, 32") as refused:
+        client.create_key(CipherAlgorithm.AES, bytes(15))
+    assert refused.value.code == "INVALID_ARGUMENT"
+    with pytest.raises(RefusedError, match=rf"keys: {handle} is a key for AES, not KUZNYECHIK"):
+        client.seal(handle, scheme_of(CipherAlgorithm.KUZNYECHIK, CipherMode.GCM), b"", bytes(12))
+    with pytest.raises(RefusedError, match="data: item 0: 17 bytes end in a block of 1"):
+        client.encrypt(handle, CipherScheme(CipherAlgorithm.AES, CipherMode.ECB), bytes(17))
+
+
+def test_a_full_store_is_told_with_a_time_to_come_again(client):
+    made = []
+
+    def fill() -> None:
+        while True:
+            made.append(client.create_key(CipherAlgorithm.AES, bytes(16)))
+
+    with pytest.raises(CapacityError, match=r"512 keys are held, which is the limit \(cipher\.max_keys\)"):
+        fill()
+    for handle in made:
+        client.delete_key(handle)
+    assert len(made) > 400
+
+
+def test_bytes_that_are_no_request_are_refused(cipher_daemon):
+    call = cipher_daemon.channel.unary_unary("/verifier.v1.CipherService/Transform")
+    with pytest.raises(grpc.RpcError) as refused:
+        call(b"\xff\xff", timeout=60)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_what_is_served_is_listed(client):
+    answer = client.ciphers()
+    loaded = {CipherAlgorithm(cipher.algorithm): cipher.served_by for cipher in answer.ciphers}
+    assert {algorithm for algorithm, label in loaded.items() if label} == set(LOADED)
+    assert loaded[CipherAlgorithm.AES].startswith("aes@")
+    assert (answer.max_short_bytes, answer.max_held_bytes) == (512, 1 << 20)
+
+
+def test_callers_at_once_get_their_own(client):
+    """Batches of several callers are merged, those under one key and those of many."""
+    generator = random.Random(SEED)
+    keys = [generator.randbytes(16) for _ in range(3)]
+    handles = [client.create_key(CipherAlgorithm.AES, key) for key in keys]
+    wrong = []
+
+    def call(number: int) -> None:
+        own = random.Random(number)
+        for size in (own.randrange(600) for _ in range(12)):
+            data, iv, which = own.randbytes(size), own.randbytes(16), own.randrange(3)
+            wanted = Cipher(algorithms.AES(keys[which]), modes.CTR(iv)).encryptor().update(data)
+            if client.encrypt(handles[which], CTR, data, iv) != wanted:
+                wrong.append((number, size))
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    for handle in handles:
+        client.delete_key(handle)
+
+
+def test_a_key_is_neither_logged_nor_left_in_a_worker(cipher_daemon, client):
+    """The worker's memory is searched for the key's bytes after it encrypted with it in both ways."""
+    key = bytes.fromhex("8f3d52c1e6a7094bb15e77d02c9a48f6")
+    handle = client.create_key(CipherAlgorithm.AES, key)
+    for size in (100, 100_000):
+        client.seal(handle, GCM, bytes(size), bytes(12))
+        client.encrypt(handle, CTR, bytes(size), bytes(16))
+    client.delete_key(handle)
+    with pytest.raises(RefusedError):
+        client.seal(handle, GCM, b"", bytes(12))
+    log = cipher_daemon.log_file.read_text()
+    assert key.hex() not in log
+    assert repr(key)[2:20] not in log
+    (worker,) = cipher_daemon.workers()
+    marker = b"these bytes are data, which may be found"
+    public = client.create_key(CipherAlgorithm.AES, bytes(16))
+    client.encrypt(public, CTR, marker * 100, bytes(16))
+    client.delete_key(public)
+    assert _found(worker, marker), "or the next assertion could not fail"
+    assert not _found(worker, key)
+
+
+def _found(pid: int, wanted: bytes) -> bool:
+    """Whether a process has these bytes anywhere in its writable memory."""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            span, mode = line.split()[:2]
+            if not mode.startswith("rw") or "[vvar" in line:
+                continue
+            begin, end = (int(number, 16) for number in span.split("-"))
+            memory.seek(begin)
+            if wanted in (memory.read(end - begin) or b""):
+                return True
+    return False
