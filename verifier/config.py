@@ -27,7 +27,15 @@ from pydantic_settings import (
 from verifier.errors import ConfigError
 from verifier.telemetry import LogFormat, LogLevel
 
-__all__ = ["ENVIRONMENT_PREFIX", "Settings", "default_admin_address", "load_settings", "parse_overrides", "show"]
+__all__ = [
+    "ENVIRONMENT_PREFIX",
+    "Settings",
+    "default_admin_address",
+    "default_memory_address",
+    "load_settings",
+    "parse_overrides",
+    "show",
+]
 
 ENVIRONMENT_PREFIX = "VERIFIER_"
 _MIB = 1 << 20
@@ -46,6 +54,11 @@ SocketMode = Annotated[str, Field(pattern="^0?[0-7]{3}$")]  # octal, as chmod ta
 SubjectPattern = Annotated[str, Field(pattern=r"^(\*|(CN|O|OU|SAN)=.+)$")]
 
 
+def default_memory_address() -> str:
+    """Where clients on this host register memory, unless told otherwise."""
+    return f"{default_admin_address().rpartition('/')[0]}/memory.sock"
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
@@ -62,7 +75,10 @@ class ServerSettings(_Section):
     max_items: int = Field(default=1 << 20, ge=1, le=1 << 24)
     max_batch_bytes: int = Field(default=48 * _MIB, ge=4096)
     max_message_bytes: int = Field(default=64 * _MIB, ge=8192, le=(1 << 31) - 1)
-    max_calls: int = Field(default=128, ge=1, le=4096)  # unary calls handled at once
+    # Front-end processes that share the ports; 1: none, the daemon's own process does it. Absent: by cores.
+    processes: int | None = Field(default=None, ge=1, le=64)
+    region_bytes: int = Field(default=256 * _MIB, ge=1 * _MIB, le=1 << 36)  # shared memory of one front end
+    max_calls: int = Field(default=128, ge=1, le=4096)  # unary calls handled at once, by one process
     max_streams: int = Field(default=128, ge=1, le=4096)
     stream_in_flight: int = Field(default=32, ge=1, le=1024)  # requests of one stream that are not answered yet
     keepalive_s: float = Field(default=30.0, ge=1)
@@ -127,6 +143,16 @@ class TracingSettings(_Section):
     endpoint: str = ""  # of OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty: no spans
     headers: SecretStr = SecretStr("")  # name=value,name=value: what the collector wants to let us in
     sample_ratio: float = Field(default=0.01, ge=0, le=1)  # of the calls whose client has not decided it
+
+
+class SharedMemorySettings(_Section):
+    """Columns in memory of clients on this host. Off unless told otherwise: the daemon maps what they give it."""
+
+    enabled: bool = False
+    listen: str = "auto"  # unix:/path where regions are registered; auto: memory.sock beside the admin socket
+    socket_mode: SocketMode = "0660"
+    max_regions: int = Field(default=64, ge=1, le=4096)
+    max_bytes: int = Field(default=4 << 30, ge=4096)  # of all regions together
 
 
 class DeviceSettings(_Section):
@@ -228,6 +254,7 @@ class Settings(BaseSettings):
     roles: RoleSettings = RoleSettings()
     rates: RateSettings = RateSettings()
     tracing: TracingSettings = TracingSettings()
+    shared_memory: SharedMemorySettings = SharedMemorySettings()
     devices: DeviceSettings = DeviceSettings()
     scheduling: SchedulingSettings = SchedulingSettings()
     plugins: PluginSettings = PluginSettings()
@@ -249,6 +276,8 @@ class Settings(BaseSettings):
                 f"server.max_batch_bytes: {server.max_batch_bytes} must not be above three quarters of "
                 f"devices.slot_bytes, which are {int(_SLOT_SHARE * slot_bytes)}"
             )
+        if server.region_bytes < 2 * server.max_batch_bytes:
+            raise ValueError("server.region_bytes must be twice server.max_batch_bytes at least")
         if server.max_message_bytes < server.max_batch_bytes + 65536:
             raise ValueError("server.max_message_bytes must be 65536 above server.max_batch_bytes at least")
         if self.cipher.stream_held_bytes > server.max_message_bytes - 65536:

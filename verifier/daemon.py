@@ -22,6 +22,7 @@ import grpc
 import structlog
 
 from verifier import __version__
+from verifier._front_door import FrontDoor
 from verifier._keeper import Keeper
 from verifier._status_page import StatusPage
 from verifier.api import (
@@ -30,6 +31,7 @@ from verifier.api import (
     SERVICE,
     Access,
     CallInterceptor,
+    CallLimits,
     CipherKeys,
     CipherOptions,
     CipherService,
@@ -59,7 +61,6 @@ __all__ = ["Daemon", "devices_in_use"]
 
 _log = structlog.get_logger(__name__)
 
-_SPARE_CALLS = 16  # for calls that do no work: limits, health
 _HEALTH_BYTES = 64 << 10  # of one message to the health listener
 
 
@@ -98,8 +99,8 @@ class Daemon:
         self.addresses: tuple[str, ...] = ()  # of the work's listener, with the ports that were taken
         self.health_addresses: tuple[str, ...] = ()
         self.metrics_port: int | None = None
-        self.start_s = 0.0
         self.status_port: int | None = None
+        self.start_s = 0.0
         self._tls = self._checked_tls()
         self._listener, self._health_listener, *others = self._listeners()
         for listener in (self._listener, self._health_listener, *others):
@@ -114,7 +115,7 @@ class Daemon:
         self.scheduler: Scheduler
         self.service: VerifierService
         self.ciphers: CipherService
-        self._work: RpcServer
+        self._door: FrontDoor
 
     def _checked_tls(self) -> Tls | None:
         server = self.settings.server
@@ -183,8 +184,8 @@ class Daemon:
             listen=list(self.addresses),
             health=list(self.health_addresses),
             metrics_port=self.metrics_port,
-            devices=[worker.device_id for worker in self.fleet.workers],
             status_port=self.status_port,
+            devices=[worker.device_id for worker in self.fleet.workers],
             plugins=[instance.label for instance in self.registry.active()],
             start_s=round(self.start_s, 3),
             steps_s=took,
@@ -286,9 +287,7 @@ class Daemon:
             ServiceOptions(
                 limits=Limits(server.max_items, server.max_batch_bytes),
                 max_message_bytes=server.max_message_bytes,
-                calls=server.max_calls,
-                streams=server.max_streams,
-                stream_in_flight=server.stream_in_flight,
+                calls=CallLimits(server.max_calls, server.max_streams, server.stream_in_flight),
                 preferred_items=self.scheduler.preferred_items,
             ),
             self.metrics,
@@ -299,17 +298,21 @@ class Daemon:
             self.health_addresses = health.addresses
         for address in self.settings.admin.listen:
             self._open_admin(address)
-        cipher = self.settings.cipher
-        calls = server.max_calls + server.max_streams + cipher.max_calls + cipher.max_streams
-        self._work = self._server(
+        self._door = FrontDoor(
+            self.settings,
             self._listener,
+            self.service.operations,
             self._add_work,
-            calls,
-            calls + _SPARE_CALLS,
-            server.max_message_bytes,
-            [self._interceptor()],
+            self._interceptor(),
+            self.metrics,
+            self.fleet.unmap,
+            self._denied,
         )
-        self.addresses = self._work.addresses
+        self._undo.callback(self._door.close)
+        if self._door.front_ends is not None:
+            self._health.mirror(self._door.front_ends.served)
+        self._door.start()
+        self.addresses = self._door.addresses
 
     def _cipher_service(self) -> CipherService:
         server, cipher = self.settings.server, self.settings.cipher
@@ -368,12 +371,15 @@ class Daemon:
 
     def _interceptor(self, *, admin_socket: bool = False) -> CallInterceptor:
         access = Access.from_settings(
-            self.settings, admin_socket=admin_socket, on_denied=self._denied, count=self.metrics.denied
+            self.settings, admin_socket=admin_socket, on_denied=self._told_denial, count=self.metrics.denied
         )
         return CallInterceptor(access, self._tracing, self.metrics.request)
 
-    def _denied(self, denial: Denial) -> None:
-        self.registry.denied(denial.caller, denial.method, f"needs the role {denial.role}")
+    def _told_denial(self, denial: Denial) -> None:
+        self._denied(denial.caller, denial.method, str(denial.role))
+
+    def _denied(self, caller: str, method: str, role: str) -> None:
+        self.registry.denied(caller, method, f"needs the role {role}")
 
     def _server(
         self,
@@ -424,7 +430,7 @@ class Daemon:
         _log.info("draining", in_flight=in_flight, at_most_s=drain_s)
         self.service.streams.drain()
         self.ciphers.streams.drain()
-        left = self._work.drain(drain_s, self.scheduler.drain)
+        left = self._door.drain(drain_s, self.scheduler.drain)
         self._undo.close()
         self._health.close()
         _log.info("stopped", unfinished=left, took_s=round(time.monotonic() - begun, 3))

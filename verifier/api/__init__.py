@@ -2,38 +2,54 @@
 
 from verifier.api._access import Access, Denial
 from verifier.api._cipher_keys import CipherKeys
+from verifier.api._columnar import CallLimits, ColumnCalls, serialized
 from verifier.api._health import HEALTH_SERVICE, SERVICE, Health
 from verifier.api._interceptor import CallInterceptor
 from verifier.api._keys import KeySetLimits, KeySets
+from verifier.api._lift import KINDS, ColumnarRequest, Given
 from verifier.api._listeners import split_address
+from verifier.api._operations import Backend, Operations, Pending
+from verifier.api._shared import SharedLimits, SharedRegions
 from verifier.api._tls import Tls
 from verifier.api._tuning import tune_malloc
 from verifier.api.cipher import CIPHER_SERVICE, CipherOptions, CipherService
 from verifier.api.requests import Limits
 from verifier.api.server import Listener, RpcServer
 from verifier.api.service import ServiceOptions, VerifierService
-from verifier.api.status import Status, status_of
+from verifier.api.status import RefusedError, Status, status_of
 
 __all__ = [
     "CIPHER_SERVICE",
     "HEALTH_SERVICE",
+    "KINDS",
     "SERVICE",
     "Access",
+    "Backend",
     "CallInterceptor",
+    "CallLimits",
     "CipherKeys",
     "CipherOptions",
     "CipherService",
+    "ColumnCalls",
+    "ColumnarRequest",
     "Denial",
+    "Given",
     "Health",
     "KeySetLimits",
     "KeySets",
     "Limits",
     "Listener",
+    "Operations",
+    "Pending",
+    "RefusedError",
     "RpcServer",
     "ServiceOptions",
+    "SharedLimits",
+    "SharedRegions",
     "Status",
     "Tls",
     "VerifierService",
+    "serialized",
     "split_address",
     "status_of",
     "tune_malloc",

@@ -7,27 +7,30 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from verifier.api._lift import ColumnarRequest, Kind, lift
 from verifier.api.status import Status, status_of
 from verifier.errors import CapacityError, DeadlineError, RequestError
-from verifier.model import BatchResult
-from verifier.telemetry import Metrics
 
 __all__ = [
     "CallLimit",
+    "CallMetrics",
     "Unparsable",
     "abort",
     "caller_of",
     "check_parsed",
     "deadline_of",
     "guarded",
+    "lifter",
     "parser",
     "wait",
 ]
+
+T = TypeVar("T")
 
 _LONGEST_S = 86400.0 * 365  # gRPC says "no deadline" with a time that no clock reaches
 _GRACE_S = 0.5  # after a caller's deadline, for the scheduler to say so itself
@@ -48,6 +51,18 @@ def parser(kind: type[Message]) -> Callable[[bytes], Message | Unparsable]:
             return kind.FromString(data)
         except DecodeError:
             return Unparsable(kind.DESCRIPTOR.name)
+
+    return parse
+
+
+def lifter(kind: Kind) -> Callable[[bytes], ColumnarRequest | Unparsable]:
+    """A deserializer that never raises and leaves columns where they are."""
+
+    def parse(data: bytes) -> ColumnarRequest | Unparsable:
+        try:
+            return lift(kind, data)
+        except DecodeError:
+            return Unparsable(kind.message.DESCRIPTOR.name)
 
     return parse
 
@@ -84,14 +99,24 @@ def caller_of(context: grpc.ServicerContext) -> str:
     return peer
 
 
-def wait(future: Future[BatchResult], deadline: float | None) -> BatchResult:
-    """The result. Raises what the scheduler raised, CancelledError, DeadlineError where it is too late."""
+def wait(future: Future[T], deadline: float | None) -> T:
+    """Its result. Raises what the scheduler raised, CancelledError, DeadlineError where it is too late."""
     try:
         timeout = None if deadline is None else max(deadline + _GRACE_S - time.monotonic(), 0)
         return future.result(timeout)
     except FutureTimeoutError:
         future.cancel()
         raise DeadlineError("the deadline passed before the batch was done") from None
+
+
+class CallMetrics(Protocol):
+    """What is counted of calls: `verifier.telemetry.Metrics`, or what a front end sends to it."""
+
+    def request(self, rpc: str, code: str) -> None:
+        """A request was answered with a status."""
+
+    def in_flight(self, rpc: str) -> Any:
+        """The gauge of calls being handled, for `track_inprogress`."""
 
 
 class CallLimit:
@@ -109,7 +134,7 @@ class CallLimit:
         self._free.release()
 
 
-def guarded(rpc: str, metrics: Metrics, handle: Callable[[Any, grpc.ServicerContext], Any]) -> Callable[..., Any]:
+def guarded(rpc: str, metrics: CallMetrics, handle: Callable[[Any, grpc.ServicerContext], Any]) -> Callable[..., Any]:
     """`handle` with its errors turned into statuses and its requests counted."""
     gauge = metrics.in_flight(rpc)
 

@@ -6,7 +6,7 @@ operation has one. Answers come from a table in memory and a thread of their own
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -23,6 +23,13 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
+Mirror = Callable[[Mapping[str, bool], bool], None]
+
+
+def _nobody(operations: Mapping[str, bool], stopping: bool) -> None:
+    """No other process serves health."""
+
+
 class Health:
     """What is served, kept up to date by `update`."""
 
@@ -32,7 +39,13 @@ class Health:
         self._servicer = health.HealthServicer(experimental_non_blocking=True, experimental_thread_pool=self._pool)
         self._told: dict[str, Any] = {}
         self._stopping = False
+        self._mirror: Mirror = _nobody
         self.update({})
+
+    def mirror(self, mirror: Mirror) -> None:
+        """`mirror(operations, stopping)` is told of every update, for health services of other processes."""
+        self._mirror = mirror
+        mirror({name: status == _SERVING for name, status in self._told.items() if name not in ("", SERVICE)}, False)
 
     def add_to(self, server: grpc.Server) -> None:
         """Serves health on a server."""
@@ -56,6 +69,7 @@ class Health:
         """`operations`: the devices that serve each operation now, such as "verify/SM2"."""
         if self._stopping:
             return
+        self._mirror({name: bool(devices) for name, devices in operations.items()}, False)
         whole = _SERVING if any(operations.values()) else _NOT_SERVING
         now = dict.fromkeys(self._told, _NOT_SERVING) | dict.fromkeys(("", SERVICE), whole)
         now |= {name: _SERVING if devices else _NOT_SERVING for name, devices in operations.items()}
@@ -74,6 +88,7 @@ class Health:
     def stopping(self) -> None:
         """Everything is NOT_SERVING from now on."""
         self._stopping = True
+        self._mirror({}, True)
         self._servicer.enter_graceful_shutdown()
 
     def close(self) -> None:

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
 import grpc
 import structlog
 
-from verifier.api._calls import CallLimit, abort, caller_of, check_parsed, deadline_of
-from verifier.api.answers import verify_answer
-from verifier.api.requests import Prepared
+from verifier.api._calls import CallLimit, CallMetrics, abort, caller_of, check_parsed, deadline_of
+from verifier.api._operations import Backend, Pending
 from verifier.api.status import Status, status_of
 from verifier.errors import CapacityError, StoppingError
-from verifier.model import BatchResult
-from verifier.scheduling import Scheduler
-from verifier.telemetry import Metrics
 from verifier.v1 import verifier_pb2 as pb
 
 __all__ = ["Streams"]
@@ -30,22 +26,14 @@ __all__ = ["Streams"]
 _log = structlog.get_logger(__name__)
 
 _RPC = "VerifyStream"
-Answer = tuple[int, "Prepared | None", "Future[BatchResult] | Status"]
+Answer = tuple[int, "Pending | Status"]
 
 
 class Streams:
-    """The open streams of a daemon."""
+    """The open streams of a process."""
 
-    def __init__(
-        self,
-        prepare: Callable[[pb.VerifyRequest], Prepared],
-        scheduler: Scheduler,
-        metrics: Metrics,
-        in_flight: int,
-        limit: CallLimit,
-    ) -> None:
-        self.prepare = prepare
-        self.scheduler = scheduler
+    def __init__(self, backend: Backend, metrics: CallMetrics, in_flight: int, limit: CallLimit) -> None:
+        self.backend = backend
         self.metrics = metrics
         self.in_flight = in_flight
         self._limit = limit
@@ -53,7 +41,7 @@ class Streams:
         self._open: set[_Stream] = set()
         self._draining = False
 
-    def handle(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[pb.VerifyResponse]:
+    def handle(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         """The handler of the call."""
         try:
             with self._limit:
@@ -61,7 +49,7 @@ class Streams:
         except CapacityError as error:
             abort(context, status_of(error))
 
-    def _serve(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[pb.VerifyResponse]:
+    def _serve(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         stream = _Stream(self, requests, context)
         with self._lock:
             if self._draining:
@@ -96,7 +84,7 @@ class _Stream:
         self._room = threading.Semaphore(owner.in_flight)
         self._ready: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._futures: set[Future[BatchResult]] = set()
+        self._futures: set[Future[Any]] = set()
         self._open = 0  # requests read and not answered
         self._reading = True
         self._ended = False
@@ -104,7 +92,7 @@ class _Stream:
         if not context.add_callback(self.cancel):
             self._ended = True
 
-    def answers(self) -> Iterator[pb.VerifyResponse]:
+    def answers(self) -> Iterator[Any]:
         reader = threading.Thread(target=self._read, name="stream-reader", daemon=True)
         reader.start()
         while not self._finished():
@@ -149,37 +137,36 @@ class _Stream:
         request_id = getattr(request, "request_id", 0)
         try:
             check_parsed(request)
-            prepared = self._owner.prepare(request)
-            future = self._owner.scheduler.submit(
-                prepared.batch, deadline=self._deadline, priority=prepared.priority, caller=self._caller
+            pending = self._owner.backend.submit(
+                "Verify", request, deadline=self._deadline, caller=self._caller, patient=self._goes_on
             )
         except Exception as error:
-            self._ready.put((request_id, None, status_of(error)))
+            self._ready.put((request_id, status_of(error)))
             return
         with self._lock:
-            self._futures.add(future)
+            self._futures.add(pending.future)
             ended = self._ended
         if ended:
-            future.cancel()
-        future.add_done_callback(lambda done: self._done(request_id, prepared, done))
+            pending.future.cancel()
+        pending.future.add_done_callback(lambda _: self._done(request_id, pending))
 
-    def _done(self, request_id: int, prepared: Prepared, future: Future[BatchResult]) -> None:
+    def _goes_on(self) -> bool:
+        return not self._ended
+
+    def _done(self, request_id: int, pending: Pending) -> None:
         with self._lock:
-            self._futures.discard(future)
-        self._ready.put((request_id, prepared, future))
+            self._futures.discard(pending.future)
+        self._ready.put((request_id, pending))
 
-    def _answer(
-        self, request_id: int, prepared: Prepared | None, outcome: Future[BatchResult] | Status
-    ) -> pb.VerifyResponse:
+    def _answer(self, request_id: int, outcome: Pending | Status) -> Any:
         metrics = self._owner.metrics
-        try:
-            if prepared is not None and isinstance(outcome, Future):
-                answer = verify_answer(request_id, prepared, outcome.result())
+        if not isinstance(outcome, Status):
+            try:
+                answer = outcome.answer()
                 metrics.request(_RPC, "OK")
                 return answer
-        except (Exception, CancelledError) as error:
-            outcome = status_of(error)
-        assert isinstance(outcome, Status)
+            except (Exception, CancelledError) as error:
+                outcome = status_of(error)
         metrics.request(_RPC, outcome.code.name)
         failure = pb.Failure(code=outcome.number, message=outcome.message)
         if outcome.retry_after_s is not None:

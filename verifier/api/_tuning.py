@@ -31,8 +31,11 @@ def tune_malloc() -> bool:
     return all(taken)
 
 
-def channel_options(max_message_bytes: int, keepalive_s: float) -> list[tuple[str, int]]:
-    """Options of a server: big frames and windows, limits, and pings that agree with the client's."""
+def channel_options(max_message_bytes: int, keepalive_s: float, *, share_port: bool = False) -> list[tuple[str, int]]:
+    """Options of a server: big frames and windows, limits, and pings that agree with the client's.
+
+    `share_port`: other processes may listen there too, and the system spreads connections over them.
+    """
     keepalive_ms = round(keepalive_s * 1000)
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
@@ -41,8 +44,8 @@ def channel_options(max_message_bytes: int, keepalive_s: float) -> list[tuple[st
         ("grpc.http2.lookahead_bytes", 64 * _MIB),
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.write_buffer_size", 16 * _MIB),
-        # One daemon a port: a second one must fail, not take half of the connections.
-        ("grpc.so_reuseport", 0),
+        # Otherwise one process a port: a second daemon must fail, not take half of the connections.
+        ("grpc.so_reuseport", int(share_port)),
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.keepalive_permit_without_calls", 1),

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from verifier.api._keys import INDEX_BYTES, MAX_KEY_BYTES, Indices, KeySet, KeySets, gather, key_codes, key_table
+from verifier.api._lift import ColumnarRequest, Given
 from verifier.api._schemes import Scheme, enum_name, enum_number, read_scheme, required
 from verifier.columns_digest import columns_digest
 from verifier.errors import NotServedError, RequestError
@@ -61,7 +62,7 @@ class Requests:
         self._limits = limits
         self._key_sets = key_sets
 
-    def verify(self, request: pb.VerifyRequest) -> Prepared:
+    def verify(self, request: pb.VerifyRequest | ColumnarRequest) -> Prepared:
         """Raises RequestError naming field and limit, NotServedError, NotFoundError."""
         items = self._items(request.items)
         resolved = self._resolve("verify", request.scheme)
@@ -81,7 +82,7 @@ class Requests:
         batch = self._batch(resolved, scheme, items, columns, key)
         return Prepared(batch, _priority(request.priority), refused, columns_digest=digest)
 
-    def recover(self, request: pb.RecoverRequest) -> Prepared:
+    def recover(self, request: pb.RecoverRequest | ColumnarRequest) -> Prepared:
         """Raises RequestError naming field and limit, NotServedError."""
         items = self._items(request.items)
         resolved = self._resolve("recover", request.scheme)
@@ -104,7 +105,7 @@ class Requests:
             digest,
         )
 
-    def digest(self, request: pb.DigestRequest) -> Prepared:
+    def digest(self, request: pb.DigestRequest | ColumnarRequest) -> Prepared:
         """Raises RequestError naming field and limit, NotServedError."""
         items = self._items(request.items)
         name = enum_name("hash", request.hash) or required(
@@ -174,12 +175,12 @@ class Requests:
             required(field, "algorithm", scheme.algorithm, self._served(operation) or ("none",))
         return self._catalogue.resolve(operation, name or None, scheme.plugin)
 
-    def _address_hash(self, request: pb.RecoverRequest) -> int:
+    def _address_hash(self, request: pb.RecoverRequest | ColumnarRequest) -> int:
         if enum_name("address_hash", request.address_hash) is None:
             raise RequestError("address_hash", f"{request.address_hash} is not a value of the contract")
         return request.address_hash
 
-    def _named_keys(self, algorithm: str, request: pb.VerifyRequest) -> KeySet:
+    def _named_keys(self, algorithm: str, request: pb.VerifyRequest | ColumnarRequest) -> KeySet:
         table = request.key_table  # read once: every access copies it
         if bool(table) == bool(request.key_set):
             problem = "and key_set are both given" if table else "or key_set is needed with INDEX"
@@ -197,7 +198,7 @@ class Requests:
         resolved: Resolved,
         scheme: Scheme,
         items: int,
-        given: dict[str, pb.Column],
+        given: dict[str, pb.Column | Given],
         key: Column | None = None,
     ) -> Batch:
         inputs = []
@@ -222,26 +223,28 @@ class Requests:
             raise RequestError("columns", f"{nbytes} bytes; a batch has at most {self._limits.max_batch_bytes}")
 
 
-def _column(name: str, message: pb.Column, width: int | None, items: int) -> Column:
+def _column(name: str, message: pb.Column | Given, width: int | None, items: int) -> Column:
+    region = message.region if isinstance(message, Given) else None
     if message.offsets:
         if width == 0:
             raise RequestError(f"{name}.offsets", "must be empty: this encoding has no such column")
-        return Column.variable(name, message.data, message.offsets, items)
+        return Column.variable(name, message.data, message.offsets, items, region)
     if width is None:
         raise RequestError(
             f"{name}.offsets", f"missing: this encoding varies in width, so {items + 1} offsets are needed"
         )
-    return Column.fixed(name, message.data, width, items)
+    return Column.fixed(name, message.data, width, items, region)
 
 
-def _digest(*columns: pb.Column, table: tuple[bytes, ...] = ()) -> bytes:
+def _digest(*columns: pb.Column | Given, table: tuple[bytes, ...] = ()) -> bytes:
     return columns_digest(*(part for column in columns for part in (column.data, column.offsets)), *table)
 
 
-def _indices(message: pb.Column, items: int) -> Indices:
+def _indices(message: pb.Column | Given, items: int) -> Indices:
     if message.offsets:
         raise RequestError("key.offsets", f"must be empty: indices have {INDEX_BYTES} bytes each")
-    return Column.fixed("key", message.data, INDEX_BYTES, items).data.view("<u4")
+    # A copy: they are checked and then used, and a client may change what lies in its region between the two.
+    return Column.fixed("key", message.data, INDEX_BYTES, items).data.copy().view("<u4")
 
 
 def _with_key_encoding(scheme: Scheme, keys: KeySet, accepted: tuple[str | int, ...]) -> Scheme:

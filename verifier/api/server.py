@@ -51,13 +51,14 @@ class RpcServer:
         max_message_bytes: int,
         keepalive_s: float,
         interceptors: Sequence[grpc.ServerInterceptor[Any, Any]] = (),
+        share_port: bool = False,
     ) -> None:
         listener.check()
         self._pool = ThreadPoolExecutor(threads, "grpc")
         self._server = grpc.server(
             self._pool,
             interceptors=list(interceptors),
-            options=channel_options(max_message_bytes, keepalive_s),
+            options=channel_options(max_message_bytes, keepalive_s, share_port=share_port),
             maximum_concurrent_rpcs=max_calls,
         )
         names = add_services(self._server)

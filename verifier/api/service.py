@@ -10,11 +10,13 @@ from typing import Any
 
 import grpc
 
-from verifier.api._calls import CallLimit, caller_of, deadline_of, guarded, parser, wait
+from verifier.api._calls import caller_of, deadline_of, guarded, parser, wait
+from verifier.api._columnar import CallLimits, ColumnCalls
 from verifier.api._keys import KeySets
-from verifier.api._streams import Streams
-from verifier.api.answers import digest_answer, problems, recover_answer, verify_answer
-from verifier.api.requests import Catalogue, Limits, Prepared, Requests
+from verifier.api._operations import Operations
+from verifier.api._shared import SharedRegions
+from verifier.api.answers import problems
+from verifier.api.requests import Catalogue, Limits, Requests
 from verifier.errors import BackendError
 from verifier.model import Batch, BatchResult, Code
 from verifier.scheduling import Priority, Scheduler
@@ -32,52 +34,51 @@ class ServiceOptions:
 
     limits: Limits
     max_message_bytes: int
-    calls: int  # handled at once
-    streams: int
-    stream_in_flight: int  # requests of one stream that are not answered yet
+    calls: CallLimits
     preferred_items: Callable[[], int] = lambda: 65536
 
 
 class VerifierService:
-    """Thin: requests become batches, the scheduler does the work, results become answers."""
+    """Thin: requests become batches, the scheduler does the work, results become answers.
+
+    `operations` are the calls that are columns, for front ends that have those calls from their own clients.
+    """
 
     def __init__(
-        self, scheduler: Scheduler, catalogue: Catalogue, key_sets: KeySets, options: ServiceOptions, metrics: Metrics
+        self,
+        scheduler: Scheduler,
+        catalogue: Catalogue,
+        key_sets: KeySets,
+        options: ServiceOptions,
+        metrics: Metrics,
+        shared: SharedRegions | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._catalogue = catalogue
         self._key_sets = key_sets
         self._options = options
         self._metrics = metrics
-        self._calls = CallLimit(options.calls)
         self._requests = Requests(catalogue, options.limits, key_sets)
-        self.streams = Streams(
-            self._requests.verify, scheduler, metrics, options.stream_in_flight, CallLimit(options.streams)
-        )
+        self.operations = Operations(self._requests, scheduler, shared or SharedRegions())
+        self._columns = ColumnCalls(self.operations, metrics, options.calls)
+        self._calls = self._columns.calls
+        self.streams = self._columns.streams
 
     def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
         """What a gRPC server is given. Requests that do not parse are refused as INVALID_ARGUMENT."""
         unary: dict[str, Callable[[Any, grpc.ServicerContext], Any]] = {
-            "Verify": self._verify,
-            "Recover": self._recover,
-            "Digest": self._digest,
             "RegisterKeys": self._register_keys,
             "ReleaseKeys": self._release_keys,
             "GetLimits": self._get_limits,
         }
-        handlers: dict[str, Any] = {}
-        for method in _METHODS.methods:
+        handlers = self._columns.handlers()
+        for name, handle in unary.items():
+            method = _METHODS.methods_by_name[name]
             parse = parser(getattr(pb, method.input_type.name))
             serialize = getattr(pb, method.output_type.name).SerializeToString
-            if method.client_streaming:
-                handlers[method.name] = grpc.stream_stream_rpc_method_handler(self.streams.handle, parse, serialize)
-            else:
-                call = guarded(method.name, self._metrics, unary[method.name])
-                handlers[method.name] = grpc.unary_unary_rpc_method_handler(call, parse, serialize)
+            call = guarded(name, self._metrics, handle)
+            handlers[name] = grpc.unary_unary_rpc_method_handler(call, parse, serialize)
         return grpc.method_handlers_generic_handler(_METHODS.full_name, handlers)
-
-    def _run(self, prepared: Prepared, context: grpc.ServicerContext) -> BatchResult:
-        return self._run_batch(prepared.batch, prepared.priority, context)
 
     def _run_batch(self, batch: Batch, priority: Priority, context: grpc.ServicerContext) -> BatchResult:
         deadline = deadline_of(context)
@@ -85,21 +86,6 @@ class VerifierService:
         if not context.add_callback(partial(_cancel, future)):
             future.cancel()
         return wait(future, deadline)
-
-    def _verify(self, request: pb.VerifyRequest, context: grpc.ServicerContext) -> pb.VerifyResponse:
-        with self._calls:
-            prepared = self._requests.verify(request)
-            return verify_answer(request.request_id, prepared, self._run(prepared, context))
-
-    def _recover(self, request: pb.RecoverRequest, context: grpc.ServicerContext) -> pb.RecoverResponse:
-        with self._calls:
-            prepared = self._requests.recover(request)
-            return recover_answer(request.request_id, prepared, self._run(prepared, context))
-
-    def _digest(self, request: pb.DigestRequest, context: grpc.ServicerContext) -> pb.DigestResponse:
-        with self._calls:
-            prepared = self._requests.digest(request)
-            return digest_answer(request.request_id, prepared, self._run(prepared, context))
 
     def _register_keys(
         self, request: pb.RegisterKeysRequest, context: grpc.ServicerContext

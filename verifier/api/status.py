@@ -28,7 +28,7 @@ from verifier.errors import (
     VerifierError,
 )
 
-__all__ = ["DETAILS_KEY", "Status", "status_of"]
+__all__ = ["DETAILS_KEY", "RefusedError", "Status", "status_of"]
 
 DETAILS_KEY = "grpc-status-details-bin"
 
@@ -92,8 +92,18 @@ def _packed(message: error_details_pb2.BadRequest | error_details_pb2.RetryInfo)
     return packed
 
 
+class RefusedError(VerifierError):
+    """A call that another process of the daemon has refused, with the status that is its caller's."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
 def status_of(error: BaseException) -> Status:
     """The status of an error. An unforeseen one is logged under a number, and that number is all that is told."""
+    if isinstance(error, RefusedError):
+        return error.status
     for kind, code in _CODES:
         if isinstance(error, kind):
             field = error.field if isinstance(error, RequestError) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -64,9 +64,16 @@ class Scheduler:
             self._threads.append(thread)
 
     def submit(
-        self, batch: Batch, *, deadline: float | None = None, priority: Priority = Priority.POOL, caller: str = ""
+        self,
+        batch: Batch,
+        *,
+        deadline: float | None = None,
+        priority: Priority = Priority.POOL,
+        caller: str = "",
+        released: Callable[[], None] | None = None,
     ) -> Future[BatchResult]:
         """Accepts a batch. `deadline` is on the clock; `caller` is who shares the queue fairly with others.
+        `released` is called when no device reads the batch's columns any more, cancelled ones included.
 
         The future gives the result, or DeadlineError where the deadline passed before anything ran, NotServedError
         where its plugin went meanwhile, StoppingError where the daemon stopped. Cancelling it drops what waits.
@@ -76,7 +83,7 @@ class Scheduler:
         if deadline is not None and deadline <= now:
             self._metrics.rejected(batch.key.plugin, "deadline")
             raise DeadlineError("the deadline had passed when the batch came")
-        work = Work(batch, priority, caller, deadline, now)
+        work = Work(batch, priority, caller, deadline, now, released)
         with self._lock:
             if self._draining:
                 raise StoppingError("the daemon is stopping")
@@ -163,6 +170,8 @@ class Scheduler:
             work, answer = outcome.work, outcome.answer
             if work.lease is not None:
                 work.lease.release()
+            if work.released is not None:
+                work.released()
             if not work.future.set_running_or_notify_cancel():
                 continue
             if isinstance(answer, BatchResult):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -65,6 +66,7 @@ class Work:
     caller: str
     deadline: float | None
     accepted: float
+    released: Callable[[], None] | None = None
     future: Future[BatchResult] = field(default_factory=Future)
     taken: int = 0  # items handed to devices so far
     open_pieces: int = 0

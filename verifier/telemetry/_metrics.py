@@ -89,6 +89,10 @@ class Metrics:
         self._denied = self._counter("denied", "Calls refused for want of a role, or of rate.", "role", "reason")
         self._tls_reads = self._counter("tls_reloads", "Readings of new certificate files.", "result")
         self._tls_expires = self._gauge("tls_expiry_timestamp_seconds", "When the certificate in use expires.")
+        self._front_ends = self._gauge("front_ends", "Front-end processes that accept calls.")
+        self._front_ends_lost = self._counter("front_ends_lost", "Front-end processes that ended by themselves.")
+        self._regions = self._gauge("shared_regions", "Regions that clients have registered.")
+        self._region_bytes = self._gauge("shared_region_bytes", "Bytes of those.")
         self._start_s = self._gauge("start_seconds", "From the start of the process until ready.")
         build = self._gauge("build_info", "What runs here.", "version", "python")
         build.labels(__version__, platform.python_version()).set(1)
@@ -124,9 +128,9 @@ class Metrics:
         """`sizes()` gives (items, bytes) by plugin."""
         self.registry.register(_Queues(sizes))
 
-    def request(self, rpc: str, code: str) -> None:
-        """A request was answered with a status."""
-        self._requests.labels(rpc, code).inc()
+    def request(self, rpc: str, code: str, count: int = 1) -> None:
+        """A request was answered with a status, or so many were."""
+        self._requests.labels(rpc, code).inc(count)
 
     def in_flight(self, rpc: str) -> Gauge:
         """The gauge of calls being handled, for `track_inprogress`."""
@@ -179,14 +183,27 @@ class Metrics:
         """A worker's state changed."""
         self._device_up.labels(device).set(up)
 
-    def denied(self, role: str, reason: str) -> None:
-        """A call was refused: reason "role" or "rate"."""
-        self._denied.labels(role, reason).inc()
+    def denied(self, role: str, reason: str, count: int = 1) -> None:
+        """A call was refused, or so many were: reason "role" or "rate"."""
+        self._denied.labels(role, reason).inc(count)
 
     def tls_files_read(self, taken: bool, expires: float) -> None:
         """Certificate files were read: taken over, or refused. `expires`: what is in use, seconds since the epoch."""
         self._tls_reads.labels("taken" if taken else "refused").inc()
         self._tls_expires.set(expires)
+
+    def front_ends(self, up: int) -> None:
+        """So many front-end processes accept calls."""
+        self._front_ends.set(up)
+
+    def front_end_lost(self) -> None:
+        """A front-end process has ended by itself."""
+        self._front_ends_lost.inc()
+
+    def shared_memory(self, regions: int, nbytes: int) -> None:
+        """What clients have registered."""
+        self._regions.set(regions)
+        self._region_bytes.set(nbytes)
 
     def plugin_state(self, plugin: str, version: str, state: str, states: Iterable[str]) -> None:
         """An instance is in `state`, one of `states`."""

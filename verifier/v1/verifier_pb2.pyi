@@ -150,12 +150,44 @@ class Scheme(_message.Message):
     def __init__(self, algorithm: _Optional[_Union[Algorithm, str]] = ..., input_kind: _Optional[_Union[InputKind, str]] = ..., signature_encoding: _Optional[_Union[SignatureEncoding, str]] = ..., key_encoding: _Optional[_Union[KeyEncoding, str]] = ..., low_s: _Optional[_Union[LowS, str]] = ..., hash: _Optional[_Union[Hash, str]] = ..., sm2_user_id: _Optional[bytes] = ..., digest_bytes: _Optional[int] = ..., plugin: _Optional[str] = ...) -> None: ...
 
 class Column(_message.Message):
-    __slots__ = ("data", "offsets")
+    __slots__ = ("data", "offsets", "shared_data", "shared_offsets")
     DATA_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_DATA_FIELD_NUMBER: _ClassVar[int]
+    SHARED_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     offsets: bytes
-    def __init__(self, data: _Optional[bytes] = ..., offsets: _Optional[bytes] = ...) -> None: ...
+    shared_data: SharedBytes
+    shared_offsets: SharedBytes
+    def __init__(self, data: _Optional[bytes] = ..., offsets: _Optional[bytes] = ..., shared_data: _Optional[_Union[SharedBytes, _Mapping]] = ..., shared_offsets: _Optional[_Union[SharedBytes, _Mapping]] = ...) -> None: ...
+
+class SharedBytes(_message.Message):
+    __slots__ = ("region", "offset", "bytes")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    offset: int
+    bytes: int
+    def __init__(self, region: _Optional[int] = ..., offset: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class SharedMemoryRequest(_message.Message):
+    __slots__ = ("register_bytes", "unregister_region")
+    REGISTER_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNREGISTER_REGION_FIELD_NUMBER: _ClassVar[int]
+    register_bytes: int
+    unregister_region: int
+    def __init__(self, register_bytes: _Optional[int] = ..., unregister_region: _Optional[int] = ...) -> None: ...
+
+class SharedMemoryAnswer(_message.Message):
+    __slots__ = ("region", "code", "message")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    code: int
+    message: str
+    def __init__(self, region: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class VerifyRequest(_message.Message):
     __slots__ = ("request_id", "items", "scheme", "input", "signature", "key", "key_table", "key_set", "priority")

@@ -1,0 +1,95 @@
+"""Calls that are columns, whatever brought them here: a request in, a future answer out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from verifier.api._lift import KINDS, ColumnarRequest
+from verifier.api._shared import SharedRegions
+from verifier.api.answers import digest_answer, recover_answer, verify_answer
+from verifier.api.requests import Prepared, Requests
+from verifier.model import BatchResult
+from verifier.scheduling import Scheduler
+
+__all__ = ["Backend", "Operations", "Pending"]
+
+
+class Pending(Protocol):
+    """A request that was accepted."""
+
+    @property
+    def future(self) -> Future[Any]:
+        """Done when the answer can be had; cancelling it drops what waits."""
+
+    def answer(self) -> Any:
+        """The answer: a message, or its bytes. Raises what became of the request."""
+
+
+class Backend(Protocol):
+    """Where calls that are columns go: the scheduler of this process, or the core from a front end."""
+
+    def submit(
+        self,
+        rpc: str,
+        request: ColumnarRequest,
+        *,
+        deadline: float | None,
+        caller: str,
+        patient: Callable[[], bool] | None = None,
+    ) -> Pending:
+        """Accepts a request. `deadline` is on the monotonic clock. Where there is no memory for its columns it waits
+        while `patient()`, and otherwise raises CapacityError. Raises what is wrong with the request."""
+
+
+class _Submitted:
+    def __init__(self, answer: Callable[..., Any], request_id: int, prepared: Prepared) -> None:
+        self._answer = answer
+        self._request_id = request_id
+        self.prepared = prepared
+        self.future: Future[BatchResult]
+
+    def answer(self) -> Any:
+        return self._answer(self._request_id, self.prepared, self.future.result())
+
+
+class Operations:
+    """The backend of the process that has the scheduler."""
+
+    def __init__(self, requests: Requests, scheduler: Scheduler, shared: SharedRegions) -> None:
+        self._scheduler = scheduler
+        self._shared = shared
+        self._calls: dict[str, tuple[Callable[[Any], Prepared], Callable[..., Any]]] = {
+            "Verify": (requests.verify, verify_answer),
+            "Recover": (requests.recover, recover_answer),
+            "Digest": (requests.digest, digest_answer),
+        }
+        assert self._calls.keys() == KINDS.keys()
+
+    def submit(
+        self,
+        rpc: str,
+        request: ColumnarRequest,
+        *,
+        deadline: float | None,
+        caller: str,
+        patient: Callable[[], bool] | None = None,  # noqa: ARG002 - the columns are in memory already
+        released: Callable[[], None] | None = None,
+    ) -> Pending:
+        """`released` is called when nobody reads the columns any more; not where this raises."""
+        prepare, answer = self._calls[rpc]
+        held = self._shared.hold(request)
+        try:
+            submitted = _Submitted(answer, request.request_id, prepare(request))
+            submitted.future = self._scheduler.submit(
+                submitted.prepared.batch,
+                deadline=deadline,
+                priority=submitted.prepared.priority,
+                caller=caller,
+                released=held.then(released),
+            )
+        except BaseException:
+            held.release()
+            raise
+        return submitted

@@ -1,0 +1,145 @@
+"""Regions that clients on this host have registered, and the requests that name them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from verifier.api._lift import KINDS, ColumnarRequest, Given
+from verifier.errors import CapacityError, NotFoundError, RequestError
+from verifier.regions import Region
+from verifier.v1 import verifier_pb2 as pb
+
+__all__ = ["Held", "SharedLimits", "SharedRegions"]
+
+_COLUMNS = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.columns.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimits:
+    """Bounds of what is registered. All 0: shared memory is off."""
+
+    regions: int = 0
+    bytes: int = 0  # of all regions together
+
+
+class Held:
+    """The regions that one request uses, held until `release`. Idempotent."""
+
+    def __init__(self) -> None:
+        self.regions: list[Region] = []
+
+    def then(self, released: Callable[[], None] | None) -> Callable[[], None] | None:
+        """What lets go of the regions and then calls `released`; None where there is nothing to do."""
+        if not self.regions:
+            return released
+
+        def both() -> None:
+            self.release()
+            if released is not None:
+                released()
+
+        return both
+
+    def release(self) -> None:
+        """Lets go of the regions."""
+        regions, self.regions = self.regions, []
+        for region in regions:
+            region.release()
+
+
+class SharedRegions:
+    """Thread-safe. Handles are random: whoever knows one was told it by the client that registered the region."""
+
+    def __init__(self, limits: SharedLimits | None = None) -> None:
+        self._limits = limits or SharedLimits()
+        self._lock = threading.Lock()
+        self._regions: dict[int, Region] = {}
+        self._bytes = 0  # retired regions that batches still use included
+        self._count = 0
+
+    def check_room(self, nbytes: int) -> None:
+        """Raises CapacityError where no region of this size can be registered now."""
+        if self._count >= self._limits.regions:
+            raise CapacityError(f"{self._count} regions are registered, which is the limit", 1.0)
+        if self._bytes + nbytes > self._limits.bytes:
+            raise CapacityError(f"{self._bytes} of {self._limits.bytes} bytes of regions are taken", 1.0)
+
+    def add(self, fd: int, nbytes: int, on_gone: Callable[[Region], None]) -> int:
+        """Registers memory and returns its handle; takes `fd` over. Raises CapacityError, OSError.
+
+        `on_gone` is called when it is unregistered and no batch uses it any more.
+        """
+
+        def gone(region: Region) -> None:
+            on_gone(region)
+            with self._lock:
+                self._bytes -= region.nbytes
+                self._count -= 1
+
+        with self._lock:
+            try:
+                self.check_room(nbytes)
+            except CapacityError:
+                os.close(fd)
+                raise
+            region = Region(fd, nbytes, changeable=True, on_gone=gone)
+            handle = secrets.randbits(63) | 1
+            self._regions[handle] = region
+            self._bytes += nbytes
+            self._count += 1
+            return handle
+
+    def remove(self, handle: int) -> None:
+        """Unregisters a region; batches that use it are finished. Raises NotFoundError."""
+        with self._lock:
+            region = self._regions.pop(handle, None)
+        if region is None:
+            raise NotFoundError("region", f"{handle} is not registered")
+        region.retire()
+
+    def sizes(self) -> tuple[int, int]:
+        """How many there are, and their bytes; those that batches still use included."""
+        return self._count, self._bytes
+
+    def hold(self, request: ColumnarRequest) -> Held:
+        """Puts the columns that a request names in regions in their place, and holds those regions.
+
+        Raises RequestError naming the field, NotFoundError; nothing is held then.
+        """
+        held = Held()
+        try:
+            for name in _COLUMNS:
+                column = getattr(request.message, name, None)
+                if column is not None and (column.HasField("shared_data") or column.HasField("shared_offsets")):
+                    given = request.columns.get(name)
+                    if given is not None and (given.data or given.offsets):
+                        raise RequestError(name, "has bytes of its own, and bytes in a region too")
+                    request.columns[name] = self._given(name, column, held)
+        except BaseException:
+            held.release()
+            raise
+        return held
+
+    def _given(self, name: str, column: pb.Column, held: Held) -> Given:
+        data, region = self._bytes_of(f"{name}.shared_data", column.shared_data, held)
+        if not column.HasField("shared_offsets"):
+            return Given(data, data[:0], region)
+        offsets, _ = self._bytes_of(f"{name}.shared_offsets", column.shared_offsets, held)
+        # A copy, made before they are checked: the client may change them at any time.
+        return Given(data, memoryview(offsets.tobytes()), region)
+
+    def _bytes_of(self, field: str, shared: pb.SharedBytes, held: Held) -> tuple[memoryview, Region]:
+        region = self._regions.get(shared.region)
+        if region is None:
+            raise NotFoundError(f"{field}.region", f"{shared.region} is not registered")
+        region.hold()
+        held.regions.append(region)
+        if shared.offset + shared.bytes > region.nbytes:
+            raise RequestError(
+                field, f"bytes {shared.offset} to {shared.offset + shared.bytes}, but the region has {region.nbytes}"
+            )
+        return region.memory[shared.offset : shared.offset + shared.bytes].data, region

@@ -1,0 +1,148 @@
+"""A front end's side of the core: columns into the region, descriptors out, answers back."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import grpc
+import numpy as np
+
+from verifier.api import ColumnarRequest, RefusedError, Status
+from verifier.frontend._messages import Answer, Call, Cancel, Channel, FromFrontEnd, Span
+from verifier.frontend._places import ALIGNMENT, Places
+from verifier.model import Bytes
+from verifier.v1 import verifier_pb2 as pb
+
+__all__ = ["Link"]
+
+_READERS: dict[str, Callable[[bytes], Any]] = {
+    "Verify": pb.VerifyResponse.FromString,
+    "Recover": pb.RecoverResponse.FromString,
+    "Digest": pb.DigestResponse.FromString,
+}
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class _Sent:
+    """A call that the core has. `future` gives the bytes of the response."""
+
+    def __init__(self, link: Link, number: int, place: tuple[int, int], read: Callable[[bytes], Any] | None) -> None:
+        self.place = place
+        self._read = read
+        self.future: Future[bytes] = Future()
+        self.future.add_done_callback(lambda done: link.cancel(number) if done.cancelled() else None)
+
+    def answer(self) -> Any:
+        body = self.future.result()
+        return body if self._read is None else self._read(body)
+
+
+class Link:
+    """The backend of a front end's calls. Thread-safe.
+
+    `parse`: answers are messages, for traces that look into them; otherwise bytes as the core made them.
+    """
+
+    def __init__(self, channel: Channel, memory: Bytes, *, parse: bool = False) -> None:
+        self._channel = channel
+        self._readers: dict[str, Callable[[bytes], Any]] = _READERS if parse else {}
+        self._memory = memory
+        self._places = Places(memory.size)
+        self._ids = itertools.count()
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._sent: dict[int, _Sent] = {}
+
+    def submit(
+        self,
+        rpc: str,
+        request: ColumnarRequest,
+        *,
+        deadline: float | None,
+        caller: str,
+        patient: Callable[[], bool] | None = None,
+    ) -> _Sent:
+        """Writes the columns into the region and sends the rest. Raises CapacityError."""
+        sizes = [_padded(len(g.data)) + _padded(len(g.offsets)) for g in request.columns.values()]
+        place = self._places.take(sum(sizes), patient, deadline)
+        number = next(self._ids)
+        sent = _Sent(self, number, place, self._readers.get(rpc))
+        try:
+            spans = self._write(request, place[0])
+            message = request.message.SerializeToString()
+            begin, end = place
+            call = Call(number, rpc, message, spans, begin, end - begin, deadline, caller)
+            with self._lock:
+                self._sent[number] = sent
+            self.send(call)
+        except BaseException:
+            with self._lock:
+                self._sent.pop(number, None)
+            self._places.give_back(place)
+            raise
+        return sent
+
+    def _write(self, request: ColumnarRequest, at: int) -> tuple[Span, ...]:
+        spans = []
+        for name, given in request.columns.items():
+            begins = []
+            for source in (given.data, given.offsets):
+                # numpy lets other threads run while it copies; a memoryview does not.
+                np.copyto(self._memory[at : at + len(source)], np.frombuffer(source, np.uint8))
+                begins.append(at)
+                at += _padded(len(source))
+            spans.append(Span(name, begins[0], len(given.data), begins[1], len(given.offsets)))
+        return tuple(spans)
+
+    def cancel(self, number: int) -> None:
+        """Tells the core that nobody waits. The place is kept until the core has answered."""
+        with self._lock:
+            known = number in self._sent
+        if known:
+            self.send(Cancel(number))
+
+    def send(self, message: FromFrontEnd) -> None:
+        """Sends a message. Where the core is gone this process is about to end, and nothing is raised."""
+        # The thread that reads sees it too, and ends the process.
+        with self._sending, contextlib.suppress(OSError):
+            self._channel.send(message)
+
+    def take(self, answer: Answer) -> None:
+        """An answer has come."""
+        with self._lock:
+            sent = self._sent.pop(answer.id)
+        outcome: Any
+        if answer.code:
+            code = _CODES[answer.code]
+            outcome = RefusedError(Status(code, answer.message, answer.field, answer.retry_after_s))
+        elif answer.body_bytes:
+            begin = sent.place[0]
+            outcome = self._memory[begin : begin + answer.body_bytes].tobytes()
+        else:
+            outcome = answer.body
+        self._places.give_back(sent.place)
+        if not sent.future.set_running_or_notify_cancel():
+            return
+        if isinstance(outcome, bytes):
+            sent.future.set_result(outcome)
+        else:
+            sent.future.set_exception(outcome)
+
+    @property
+    def open_calls(self) -> int:
+        """Calls that the core has not answered."""
+        return len(self._sent)
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes of the region that calls hold."""
+        return self._places.taken
+
+
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

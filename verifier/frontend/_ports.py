@@ -1,0 +1,44 @@
+"""Ports that front ends share, held by the core so that no other process takes them between two front ends."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from verifier.api import split_address
+from verifier.errors import ConfigError
+
+__all__ = ["HeldPorts"]
+
+
+class HeldPorts:
+    """`addresses` are those given, with the ports that were taken. Raises ConfigError where one is in use."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        with ExitStack() as undo:
+            self.addresses = tuple(
+                address if address.startswith("unix:") else self._hold(address, undo) for address in addresses
+            )
+            self._held = undo.pop_all()
+
+    def _hold(self, address: str, undo: ExitStack) -> str:
+        host, port = split_address(address)
+        try:
+            family, _, _, _, where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
+            # Without SO_REUSEPORT: another daemon there must be noticed, not joined.
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(where)
+                taken = probe.getsockname()
+            held = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            held.bind(taken)
+        except OSError as error:
+            problem = error.strerror or str(error)
+            raise ConfigError(f"listen: {address} cannot be opened: {problem}; is another process there?") from None
+        return f"{address.rpartition(':')[0]}:{taken[1]}"
+
+    def close(self) -> None:
+        """Lets go of the ports."""
+        self._held.close()

@@ -1,0 +1,186 @@
+"""The core's side of one front end: its calls in, their answers out.
+
+A reader thread takes descriptors and submits them; a sender thread makes answers and sends them, so that neither the
+scheduler nor a worker's thread waits for a front end that is slow. When the front end ends, its calls are cancelled,
+and its region goes when no device reads it any more.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import structlog
+
+from verifier.api import KINDS, ColumnarRequest, Given, Operations, Pending, serialized, status_of
+from verifier.errors import RequestError
+from verifier.frontend._messages import Answer, Call, Cancel, Channel, Counts, FromCore, Listening
+from verifier.regions import Region
+
+__all__ = ["Session"]
+
+_log = structlog.get_logger(__name__)
+
+_INLINE_BYTES = 4096  # longer answers go through the region
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A call that is not answered yet."""
+
+    call: Call
+    pending: Pending | None = None
+    refused: Exception | None = None
+
+
+class Session:
+    """`on_message` gets what is not a call; `on_end` is called once, when the front end is gone."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        region: Region,
+        operations: Operations,
+        on_message: Callable[[Listening | Counts], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._channel = channel
+        self._region = region
+        self._operations = operations
+        self._on_message = on_message
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._open: dict[int, _Open] = {}
+        self._outbox: queue.SimpleQueue[_Open | FromCore | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=target, name=f"front-end {name}", daemon=True)
+            for target, name in ((self._read, "calls"), (self._write, "answers"))
+        ]
+
+    def start(self) -> None:
+        """Begins to serve."""
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, message: FromCore) -> None:
+        """Sends a message behind the answers that are ready. Never blocks."""
+        self._outbox.put(message)
+
+    @property
+    def open_calls(self) -> int:
+        """Calls that are not answered yet."""
+        return len(self._open)
+
+    def join(self) -> None:
+        """Waits until the front end is gone and its calls are cancelled."""
+        for thread in self._threads:
+            thread.join()
+
+    def _read(self) -> None:
+        try:
+            while True:
+                message: Any = self._channel.receive()
+                if isinstance(message, Call):
+                    self._submit(message)
+                elif isinstance(message, Cancel):
+                    self._cancel(message.id)
+                else:
+                    self._on_message(message)
+        except (EOFError, OSError):
+            pass
+        except msgspec.DecodeError as error:
+            _log.error("front_end_sent_rubbish", error=str(error))
+        finally:
+            with self._lock:
+                left = list(self._open)
+            for number in left:
+                self._cancel(number)
+            self._region.retire()
+            self._outbox.put(None)
+            self._on_end()
+
+    def _submit(self, call: Call) -> None:
+        entry = _Open(call)
+        self._region.hold()
+        with self._lock:
+            self._open[call.id] = entry
+        try:
+            entry.pending = self._operations.submit(
+                call.rpc,
+                self._request(call),
+                deadline=call.deadline,
+                caller=call.caller,
+                released=lambda: self._released(entry),
+            )
+        except Exception as error:
+            self._region.release()
+            entry.refused = error
+            self._outbox.put(entry)
+            return
+        # Cancelled calls are answered when their columns are not read any more, all others when they are done.
+        entry.pending.future.add_done_callback(lambda done: None if done.cancelled() else self._outbox.put(entry))
+
+    def _request(self, call: Call) -> ColumnarRequest:
+        """Raises RequestError where the descriptor is wrong, which only a broken front end's is."""
+        kind = KINDS.get(call.rpc)
+        if kind is None:
+            raise RequestError("rpc", f"{call.rpc} has no columns")
+        columns = {}
+        for span in call.spans:
+            data = self._bytes(span.data, span.data_bytes)
+            columns[span.name] = Given(data, self._bytes(span.offsets, span.offsets_bytes), self._region)
+        message: Any = kind.message()
+        message.MergeFromString(call.message)
+        return ColumnarRequest(message, columns)
+
+    def _bytes(self, begin: int, nbytes: int) -> memoryview:
+        if not 0 <= begin <= begin + nbytes <= self._region.nbytes:
+            raise RequestError("span", f"{begin} and {nbytes} bytes are not in a region of {self._region.nbytes}")
+        return self._region.memory[begin : begin + nbytes].data
+
+    def _released(self, entry: _Open) -> None:
+        self._region.release()
+        pending = entry.pending
+        if pending is not None and pending.future.cancelled():
+            self._outbox.put(entry)
+
+    def _cancel(self, number: int) -> None:
+        with self._lock:
+            entry = self._open.get(number)
+        if entry is not None and entry.pending is not None:
+            entry.pending.future.cancel()
+
+    def _write(self) -> None:
+        gone = False
+        while (message := self._outbox.get()) is not None:
+            if isinstance(message, _Open):
+                with self._lock:
+                    self._open.pop(message.call.id, None)
+                if gone:
+                    continue
+                message = self._answer(message)
+            try:
+                if not gone:
+                    self._channel.send(message)
+            except OSError:
+                gone = True  # the reader sees it too
+
+    def _answer(self, entry: _Open) -> Answer:
+        call = entry.call
+        try:
+            if entry.pending is None:
+                assert entry.refused is not None
+                raise entry.refused
+            body = serialized(entry.pending.answer())
+        except BaseException as error:  # CancelledError among them
+            status = status_of(error)
+            return Answer(call.id, status.number, status.message, status.field, status.retry_after_s)
+        if _INLINE_BYTES < len(body) <= call.nbytes:
+            np.copyto(self._region.memory[call.begin : call.begin + len(body)], np.frombuffer(body, np.uint8))
+            return Answer(call.id, 0, body_bytes=len(body))
+        return Answer(call.id, 0, body=body)

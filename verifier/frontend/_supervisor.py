@@ -1,0 +1,235 @@
+"""The front ends of a daemon, seen from the core: started, replaced when they end, drained and stopped together."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+
+import structlog
+
+from verifier.api import Operations
+from verifier.config import Settings
+from verifier.errors import BackendError, ConfigError
+from verifier.frontend._child import Setup
+from verifier.frontend._messages import Channel, Counts, Drain, FromCore, FromFrontEnd, Listening, Served
+from verifier.frontend._ports import HeldPorts
+from verifier.frontend._session import Session
+from verifier.frontend._totals import FrontEndTotals
+from verifier.regions import Region
+from verifier.telemetry import Metrics
+
+__all__ = ["FrontEnds"]
+
+_log = structlog.get_logger(__name__)
+
+_START_S = 60.0
+_STOP_S = 10.0
+_BACK_OFF_S, _LONGEST_BACK_OFF_S, _SOUND_S = 0.05, 5.0, 30.0
+
+
+class FrontEnds:
+    """`count` processes that share the ports of `settings.server.listen`. A Unix socket belongs to one of them.
+
+    `core` is the gRPC target of the core's own server; `unmap` has workers let go of a region.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        count: int,
+        core: str,
+        operations: Operations,
+        unmap: Callable[[int], None],
+        metrics: Metrics,
+        on_denied: Callable[[str, str, str], None],
+    ) -> None:
+        self.settings = settings
+        self.core = core
+        self.operations = operations
+        self.unmap = unmap
+        self.metrics = metrics
+        self.totals = FrontEndTotals(metrics)
+        self.on_denied = on_denied
+        self.stopping = threading.Event()
+        self._served = Served({})
+        self._draining = False
+        self._lock = threading.Lock()
+        self._up: set[int] = set()
+        self._ports = HeldPorts(settings.server.listen)
+        self.addresses = self._ports.addresses
+        unix = [address for address in self.addresses if address.startswith("unix:")]
+        shared = tuple(address for address in self.addresses if not address.startswith("unix:"))
+        self._front_ends = [_FrontEnd(self, number, (*shared, *unix[number::count])) for number in range(count)]
+
+    def start(self) -> None:
+        """Returns when all accept calls. Raises ConfigError, BackendError; nothing runs then."""
+        try:
+            for front_end in self._front_ends:
+                front_end.start()
+            for front_end in self._front_ends:
+                front_end.first.result(_START_S)
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """Their processes, in order; those that are being replaced are left out."""
+        return [front_end.pid for front_end in self._front_ends if front_end.pid is not None]
+
+    def served(self, operations: Mapping[str, bool], stopping: bool = False) -> None:
+        """Which operations have a device now."""
+        with self._lock:
+            self._served = Served(dict(operations), stopping)
+        self._send(self._served)
+
+    def drain(self) -> None:
+        """Streams are not read any further; the scheduler refuses what still comes."""
+        with self._lock:
+            self._draining = True
+        self._send(Drain())
+
+    def stop(self) -> None:
+        """Ends all, behind the answers that are ready. Bounded in time; idempotent."""
+        self.stopping.set()
+        self._send(Drain(stop=True))
+        end = time.monotonic() + _STOP_S
+        for front_end in self._front_ends:
+            front_end.join(max(0.0, end - time.monotonic()))
+        self._ports.close()
+
+    def _send(self, message: FromCore) -> None:
+        for front_end in self._front_ends:
+            front_end.send(message)
+
+    def greet(self, session: Session) -> None:
+        """Tells a new front end how things are."""
+        with self._lock:
+            session.send(self._served)
+            if self._draining:
+                session.send(Drain())
+
+    def changed(self, number: int, *, up: bool) -> None:
+        """A front end accepts calls, or does not any more."""
+        with self._lock:
+            if up:
+                self._up.add(number)
+            else:
+                self._up.discard(number)
+            self.metrics.front_ends(len(self._up))
+
+
+class _FrontEnd:
+    """One front end, whichever process that is now."""
+
+    def __init__(self, owner: FrontEnds, number: int, addresses: tuple[str, ...]) -> None:
+        self._owner = owner
+        self._number = number
+        self._addresses = addresses
+        self._process: subprocess.Popen[bytes] | None = None
+        self._session: Session | None = None
+        self._thread = threading.Thread(target=self._run, name=f"front-end {number} supervisor", daemon=True)
+        self.first: Future[None] = Future()
+
+    @property
+    def pid(self) -> int | None:
+        """Its process."""
+        process = self._process
+        return None if process is None else process.pid
+
+    def start(self) -> None:
+        """Starts it; `first` is done when it accepts calls."""
+        self._thread.start()
+
+    def send(self, message: FromCore) -> None:
+        """Sends a message, where there is a process to send it to."""
+        session = self._session
+        if session is not None:
+            session.send(message)
+
+    def join(self, timeout_s: float) -> None:
+        """Waits for its end, and kills it where that takes too long."""
+        process = self._process
+        if process is not None:
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                _log.warning("front_end_killed", front_end=self._number, pid=process.pid)
+                process.kill()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_S)
+
+    def _run(self) -> None:
+        delay = _BACK_OFF_S
+        while not self._owner.stopping.is_set():
+            begun = time.monotonic()
+            self._live()
+            if self._owner.stopping.is_set():
+                break
+            self._owner.metrics.front_end_lost()
+            delay = _BACK_OFF_S if time.monotonic() - begun > _SOUND_S else min(2 * delay, _LONGEST_BACK_OFF_S)
+            self._owner.stopping.wait(delay)
+
+    def _live(self) -> None:
+        """One process, from its start to its end."""
+        region_bytes = self._owner.settings.server.region_bytes
+        region = Region.create(region_bytes, lambda gone: self._owner.unmap(gone.id))
+        ours, theirs = socket.socketpair()
+        process = self._spawn(theirs, region)
+        theirs.close()
+        connection = Connection(ours.detach())
+        setup = Setup(self._owner.settings, self._addresses, self._owner.core, region_bytes)
+        connection.send_bytes(pickle.dumps(setup))
+        channel = Channel(connection, FromFrontEnd)
+        session = Session(channel, region, self._owner.operations, self._take, lambda: None)
+        self._process, self._session = process, session
+        session.start()
+        self._owner.greet(session)
+        if self._owner.stopping.is_set():
+            session.send(Drain(stop=True))
+        session.join()
+        status = process.wait()
+        self._session = self._process = None
+        channel.close()
+        self._owner.changed(self._number, up=False)
+        self._owner.totals.lost(self._number)
+        if not self._owner.stopping.is_set():
+            _log.warning("front_end_lost", front_end=self._number, pid=process.pid, status=status)
+        if not self.first.done():
+            self.first.set_exception(BackendError(f"front end {self._number} ended while it started"))
+
+    def _spawn(self, theirs: socket.socket, region: Region) -> subprocess.Popen[bytes]:
+        fds = (theirs.fileno(), region.fd)
+        # The parent's own search path, so that the child cannot be of another version.
+        code = f"import sys; sys.path[:] = {sys.path}; from verifier.frontend._child import main; main(*{fds})"
+        return subprocess.Popen(
+            [sys.executable, "-c", code, f"verifier-front-end {self._number}"],
+            pass_fds=fds,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"},
+            process_group=0,  # Ctrl-C is for the core, which drains
+        )
+
+    def _take(self, message: Listening | Counts) -> None:
+        if isinstance(message, Counts):
+            self._owner.totals.add(self._number, message)
+            for denial in message.audit:
+                self._owner.on_denied(denial.caller, denial.method, denial.role)
+        elif message.problem:
+            if not self.first.done():
+                self.first.set_exception(ConfigError(message.problem))
+            else:
+                _log.error("front_end_not_started", front_end=self._number, problem=message.problem)
+        else:
+            self._owner.changed(self._number, up=True)
+            _log.info("front_end_up", front_end=self._number, pid=self.pid, addresses=list(message.addresses))
+            if not self.first.done():
+                self.first.set_result(None)
