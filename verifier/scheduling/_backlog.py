@@ -42,10 +42,6 @@ class Held:
     items: int = 0
     bytes: int = 0
 
-    def measures(self, rate: float | None) -> tuple[float, float, float]:
-        """Items, bytes, and the seconds that they take at `rate` units a second; 0 where it is not known."""
-        return self.items, self.bytes, units(self.items, self.bytes) / rate if rate else 0.0
-
     def add(self, work: Work, sign: int = 1) -> None:
         """Counts a request in, or out with sign -1."""
         self.requests += sign
@@ -55,10 +51,20 @@ class Held:
 
 @dataclass(slots=True)
 class _Class:
-    """Virtual time of a priority class, and where each caller's last request in it ends."""
+    """Virtual time of a priority class, where each caller's last request in it ends, and what is not answered."""
 
     now: float = 0.0
     ends: dict[str, float] = field(default_factory=dict)
+    held: dict[tuple[str, str | None], Held] = field(default_factory=dict)  # by plugin and caller; None: all callers
+
+    def count(self, work: Work, sign: int = 1) -> None:
+        """Counts a request in, or out with sign -1."""
+        plugin = work.batch.key.plugin
+        for key in ((plugin, None), (plugin, work.caller)):
+            held = self.held.setdefault(key, Held())
+            held.add(work, sign)
+            if not held.requests:
+                del self.held[key]
 
 
 @dataclass(slots=True)
@@ -105,25 +111,42 @@ class Backlog:
         plugin = work.batch.key.plugin
         held = self.held.setdefault(plugin, Held())
         caller = self._callers.get((plugin, work.caller), Held())
-        more = Held(1, work.batch.items, work.batch.nbytes).measures(rate)
-        bounds = (self._limits.items, self._limits.bytes, self._limits.seconds)
-        for whose, has, share in (
-            (f"the queue of {plugin}", held, _CLASS_SHARE[work.priority]),
-            (f"the caller's share of the queue of {plugin}", caller, self._limits.caller_share),
+        share, limits = _CLASS_SHARE[work.priority], self._limits
+        for whose, has, part in (
+            (f"the queue of {plugin}", held, share),
+            (f"the caller's share of the queue of {plugin}", caller, limits.caller_share),
         ):
             if not has.requests:
                 continue  # an empty queue takes any request that the daemon's limits allow
-            for what, now, added, bound in zip(
-                ("items", "bytes", "s of work"), has.measures(rate), more, bounds, strict=True
+            for what, now, more, bound in (
+                ("items", has.items, work.batch.items, limits.items * part),
+                ("bytes", has.bytes, work.batch.nbytes, limits.bytes * part),
             ):
-                if now + added > bound * share:
-                    raise CapacityError(f"{whose} is full: {now:.0f} of {int(bound * share)} {what}", retry_after_s)
+                if now + more > bound:
+                    raise CapacityError(f"{whose} is full: {now} of {int(bound)} {what}", retry_after_s)
+        if rate:
+            self._check_time(work, rate, retry_after_s)
+        self._classes[work.priority].count(work)
         held.add(work)
         self._callers.setdefault((plugin, work.caller), caller).add(work)
         order = self._classes[work.priority]
         work.tag = max(order.now, order.ends.get(work.caller, 0.0))
         order.ends[work.caller] = work.tag + units(work.batch.items, work.batch.nbytes)
         self._push(work)
+
+    def _check_time(self, work: Work, rate: float, retry_after_s: float) -> None:
+        """Seconds of work, of which only what is as urgent counts: the rest waits behind this request."""
+        plugin, limit = work.batch.key.plugin, self._limits.seconds
+        as_urgent = [order for priority, order in self._classes.items() if priority <= work.priority]
+        more = units(work.batch.items, work.batch.nbytes) / rate
+        for whose, caller, bound in (
+            (f"the queue of {plugin}", None, limit),
+            (f"the caller's share of the queue of {plugin}", work.caller, limit * self._limits.caller_share),
+        ):
+            ahead = [order.held[plugin, caller] for order in as_urgent if (plugin, caller) in order.held]
+            seconds = sum(units(held.items, held.bytes) for held in ahead) / rate
+            if ahead and seconds + more > bound:
+                raise CapacityError(f"{whose} is full: {seconds:.1f} of {bound:.1f} s of work", retry_after_s)
 
     def _push(self, work: Work) -> None:
         queue = self._queues.setdefault(work.batch.key, _KeyQueue())
@@ -148,6 +171,7 @@ class Backlog:
         """Counts an answered request out of the bounds."""
         plugin = work.batch.key.plugin
         self.held[plugin].add(work, -1)
+        self._classes[work.priority].count(work, -1)
         caller = self._callers[plugin, work.caller]
         caller.add(work, -1)
         if not caller.requests:

@@ -1,0 +1,326 @@
+"""Four times the peak for a minute: what is served, how fast the rest is refused, and what consensus notices.
+
+    python bench/overload.py --device cpu
+    python bench/overload.py --device cuda:0 --items 8192
+
+First the peak: callers that wait for each answer before the next request. Then callers that send at --times that rate
+without waiting, while another sends small consensus requests, alone before and among them then. Every answer is
+compared bit for bit. Results go to bench/results/ as JSON lines; exit status 1 where anything accepted was lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration")]
+
+from _daemon_process import DaemonProcess  # noqa: E402
+from _load import SAMPLES, Sample  # noqa: E402
+
+from verifier.bench.records import Record, append_records, commit_hash  # noqa: E402
+from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
+from verifier.v1 import verifier_pb2 as pb  # noqa: E402
+from verifier.v1 import verifier_pb2_grpc as rpc  # noqa: E402
+
+RIGHT, REFUSED, LOST, WRONG = range(4)
+OUTCOMES = ("served", "refused", "lost", "wrong")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--plugin", default="sm2", choices=sorted(SAMPLES))
+    parser.add_argument("--items", type=int, default=500, help="items of a request")
+    parser.add_argument("--consensus-items", type=int, default=500)
+    parser.add_argument("--times", type=float, default=4.0, help="the offered load, in peaks")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--processes", type=int, default=2, help="clients that send without waiting")
+    parser.add_argument("--queue-s", type=float, default=2.0, help="scheduling.queue_s of the daemon")
+    parser.add_argument("--set", action="append", default=[], help="another setting of the daemon")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "overload.jsonl")
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of one client or more: their starts, seconds and outcomes."""
+
+    starts: np.ndarray
+    seconds: np.ndarray
+    outcomes: np.ndarray
+
+    def quantile(self, q: float, outcome: int) -> float:
+        """Seconds of the calls that came to `outcome`; 0 where none did."""
+        chosen = self.seconds[self.outcomes == outcome]
+        return float(np.quantile(chosen, q)) if chosen.size else 0.0
+
+    def count(self, outcome: int) -> int:
+        """How many came to it."""
+        return int((self.outcomes == outcome).sum())
+
+
+class Client:
+    """Sends for a while from a process of its own, waiting for each answer or at a fixed rate."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.samples = [SAMPLES[settings["plugin"]](settings["items"], settings["seed"] + i) for i in range(4)]
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        self.stub = rpc.VerifierStub(grpc.insecure_channel(settings["address"], options))
+        self.rows: list[tuple[float, float, int]] = []
+        self.problems: list[str] = []
+
+    def run(self) -> None:
+        """Warms the channel, says so, waits for the word, sends, and prints what came of it."""
+        self.call(0)
+        self.rows.clear()
+        print("ready", flush=True)
+        sys.stdin.readline()
+        rate = self.settings["rate"]
+        with ThreadPoolExecutor(self.settings["threads"]) as pool:
+            (self.send_at(rate, pool) if rate else self.send_and_wait(pool))
+        rows = np.array(self.rows).reshape(-1, 3)
+        np.save(self.settings["path"], rows)
+        print(json.dumps(self.problems[:3]), flush=True)
+
+    def send_at(self, rate: float, pool: ThreadPoolExecutor) -> None:
+        """Requests at fixed times, whatever comes of those before."""
+        begun = time.monotonic()
+        for number in range(int(rate * self.settings["seconds"])):
+            delay = begun + number / rate - time.monotonic()
+            if delay > 0:
+                time.sleep(delay)
+            pool.submit(self.call, number)
+
+    def send_and_wait(self, pool: ThreadPoolExecutor) -> None:
+        """Each thread's next request when its last one is answered, after a pause if one is set."""
+        until = time.monotonic() + self.settings["seconds"]
+
+        def work(thread: int) -> None:
+            number = thread
+            while time.monotonic() < until:
+                self.call(number)
+                number += 1
+                time.sleep(self.settings["pause_s"])
+
+        list(pool.map(work, range(self.settings["threads"])))
+
+    def call(self, number: int) -> None:
+        """One request, judged."""
+        sample = self.samples[number % len(self.samples)]
+        request = pb.VerifyRequest()
+        request.CopyFrom(sample.request)
+        request.request_id, request.priority = number, self.settings["priority"]
+        begun = time.monotonic()
+        try:
+            answer = self.stub.Verify(request, timeout=60.0)
+            outcome = judge(sample, answer)
+        except grpc.RpcError as error:
+            outcome = REFUSED if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED else LOST
+            if outcome is LOST:
+                self.problems.append(f"{error.code().name}: {error.details()}")
+        self.rows.append((begun, time.monotonic() - begun, outcome))
+
+
+def judge(sample: Sample, answer: pb.VerifyResponse) -> int:
+    """What an answer came to."""
+    items = sample.valid.size
+    valid, decided = (
+        np.unpackbits(np.frombuffer(data, np.uint8), count=items, bitorder="little").astype(bool)
+        for data in (answer.valid, answer.decided)
+    )
+    if (valid != (sample.valid & decided)).any():
+        return WRONG
+    return RIGHT if decided.all() else LOST
+
+
+class Clients:
+    """Client processes that begin at once."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path, address: str, groups: list[dict[str, Any]]) -> None:
+        self.processes = []
+        for number, group in enumerate(groups):
+            settings = {
+                "address": address,
+                "plugin": options.plugin,
+                "items": options.items,
+                "seed": 1000 * number,
+                "priority": int(pb.PRIORITY_POOL),
+                "rate": 0.0,
+                "pause_s": 0.0,
+                "threads": 4,
+                "path": str(folder / f"calls-{time.monotonic_ns()}.npy"),
+                **group,
+            }
+            process = subprocess.Popen(
+                [sys.executable, __file__, "--client", json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            )
+            self.processes.append((process, settings))
+        for process, _ in self.processes:
+            assert process.stdout.readline() == "ready\n", "a client did not start"
+
+    def run(self) -> list[Calls]:
+        """What each client's calls came to."""
+        for process, _ in self.processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        found = []
+        for process, settings in self.processes:
+            told, _ = process.communicate()
+            for problem in json.loads(told):
+                print(f"  {problem}")
+            rows = np.load(settings["path"])
+            found.append(Calls(rows[:, 0], rows[:, 1], rows[:, 2].astype(int)))
+        return found
+
+
+def together(calls: list[Calls]) -> Calls:
+    """The calls of several clients."""
+    return Calls(*(np.concatenate([getattr(c, n) for c in calls]) for n in ("starts", "seconds", "outcomes")))
+
+
+class MemoryWatch(threading.Thread):
+    """Bytes that the daemon and its workers hold of their own, five times a second."""
+
+    def __init__(self, daemon: DaemonProcess) -> None:
+        super().__init__(daemon=True)
+        self.pids = [daemon.process.pid, *daemon.workers()]
+        self.values: list[int] = []
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        """Until `ended`."""
+        while not self.ended.wait(0.2):
+            self.values.append(sum(map(self.private, self.pids)))
+
+    @staticmethod
+    def private(pid: int) -> int:
+        """RssAnon of a process."""
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) << 10
+
+
+def main() -> None:
+    """Measures, prints, records."""
+    options = arguments()
+    if options.client:
+        Client(json.loads(options.client)).run()
+        return
+    (device,) = (device for device in list_devices() if device.id == options.device)
+    plugin = ROOT / ("plugins" if options.plugin == "sm2" else "tests/fixtures/plugins") / options.plugin
+    consensus = {
+        "items": options.consensus_items,
+        "priority": int(pb.PRIORITY_CONSENSUS),
+        "threads": 1,
+        "pause_s": 0.1,
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        settings = [f"scheduling.queue_s={options.queue_s}", "scheduling.caller_share=1.0", *options.set]
+        daemon = DaemonProcess(folder, [str(plugin)], *settings, devices=(options.device,), cache=None)
+        try:
+            short = min(15.0, options.seconds)
+            waiting = [{"seconds": short, "threads": 8}] * options.processes
+            # The first peak is the warm-up; the model of the device's rate settles in it.
+            Clients(options, folder, daemon.address, waiting).run()
+            peak = rate_of(together(Clients(options, folder, daemon.address, waiting).run()), options.items)
+            alone = Clients(options, folder, daemon.address, [{**consensus, "seconds": short}]).run()[0]
+            sending = {
+                "seconds": options.seconds,
+                "rate": options.times * peak / options.items / options.processes,
+                "threads": 512,
+            }
+            groups = [{**consensus, "seconds": options.seconds}, *[sending] * options.processes]
+            clients = Clients(options, folder, daemon.address, groups)
+            watch = MemoryWatch(daemon)
+            watch.start()
+            urgent, *rest = clients.run()
+            watch.ended.set()
+            watch.join()
+        finally:
+            daemon.stop()
+    sys.exit(conclude(options, device, peak, alone, urgent, together(rest), watch.values))
+
+
+def rate_of(calls: Calls, items: int) -> float:
+    """Items a second of the calls that were served."""
+    return calls.count(RIGHT) * items / float(np.ptp(calls.starts + calls.seconds))
+
+
+def conclude(
+    options: argparse.Namespace,
+    device: DeviceInfo,
+    peak: float,
+    alone: Calls,
+    urgent: Calls,
+    rest: Calls,
+    memory: list[int],
+) -> int:
+    """Prints and records; 1 where something was lost or wrong."""
+    span = float(np.ptp(rest.starts))
+    offered = len(rest.starts) * options.items / span
+    served = rate_of(rest, options.items) + urgent.count(RIGHT) * options.consensus_items / span
+    steady = memory[len(memory) // 4 :]
+    flat = (max(steady) - min(steady)) / np.median(steady)
+    found = {
+        "offered_times_peak": offered / peak,
+        "served_of_peak": served / peak,
+        "refused_p50_s": rest.quantile(0.5, REFUSED),
+        "refused_p99_s": rest.quantile(0.99, REFUSED),
+        "refused_most_s": rest.quantile(1.0, REFUSED),
+        "served_p99_s": rest.quantile(0.99, RIGHT),
+        "consensus_p99_alone_s": alone.quantile(0.99, RIGHT),
+        "consensus_p99_s": urgent.quantile(0.99, RIGHT),
+        "consensus_times": urgent.quantile(0.99, RIGHT) / alone.quantile(0.99, RIGHT),
+        "memory_spread": float(flat),
+        "memory_bytes": int(np.median(steady)),
+        **{f"{name}_calls": rest.count(outcome) for outcome, name in enumerate(OUTCOMES)},
+        **{f"consensus_{name}_calls": urgent.count(outcome) for outcome, name in enumerate(OUTCOMES)},
+    }
+    print(f"peak {peak:,.0f} items/s, load average {os.getloadavg()[0]:.1f}")
+    for name, value in found.items():
+        print(f"{name:24} {value:.4g}" if isinstance(value, float) else f"{name:24} {value}")
+    record = Record(
+        case="overload" if device.kind == "cuda" else "overload-cpu",
+        device=device.name,
+        batch=options.items,
+        rate=served,
+        unit="items/s",
+        includes=("gRPC", "transfer", "parsing"),
+        limit="the peak of callers that wait",
+        fraction_of_limit=served / peak,
+        driver=device.driver_version,
+        commit=commit_hash(),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=" ".join(["python", "bench/overload.py", *sys.argv[1:]]),
+        machine=f"{device.units} units, load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
+        settings=found,
+    )
+    append_records(options.out, [record])
+    return 1 if sum(calls.count(outcome) for calls in (rest, urgent) for outcome in (LOST, WRONG)) else 0
+
+
+if __name__ == "__main__":
+    main()
