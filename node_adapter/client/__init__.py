@@ -26,6 +26,7 @@ from node_adapter.client._scheme import (
     SignatureEncoding,
 )
 from node_adapter.client._sync import VerifierClient
+from node_adapter.client._tracing import trace_calls
 from node_adapter.client._transport import CHANNEL_OPTIONS, Retry
 
 __all__ = [
@@ -61,4 +62,5 @@ __all__ = [
     "Verdicts",
     "VerifierClient",
     "pack",
+    "trace_calls",
 ]

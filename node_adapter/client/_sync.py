@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
@@ -50,6 +50,8 @@ class VerifierClient:
 
     `fallback` gives another client, such as node_adapter.LocalVerifier's, which is asked about what stayed undecided.
     Its time, its own `timeout_s`, begins when this client's is over: leave room for it in your deadlines.
+
+    `interceptors` are gRPC's, such as `trace_calls()`.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class VerifierClient:
         chunk_bytes: int = 2 << 20,
         submit_threads: int = 8,
         fallback: Callable[[], VerifierClient] | None = None,
+        interceptors: Sequence[Any] = (),
     ) -> None:
         options = list(CHANNEL_OPTIONS)
         self._channel = (
@@ -71,7 +74,7 @@ class VerifierClient:
             if credentials
             else grpc.insecure_channel(target, options)
         )
-        self._stub = new_stub(self._channel)
+        self._stub = new_stub(grpc.intercept_channel(self._channel, *interceptors) if interceptors else self._channel)
         self._target = target
         self._timeout_s = timeout_s
         self._retry = retry or Retry()
