@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from node_adapter.formats import Record, bitcoin, ethereum, fabric, fisco
+import typer
 
-__all__ = ["BlockFormat", "Reader", "block_reader"]
+from node_adapter.errors import FormatError
+from node_adapter.formats import Record, bitcoin, chainmaker, ethereum, fabric, fisco
+
+__all__ = ["BlockFormat", "Reader", "block_plugins", "block_reader"]
 
 Reader = Callable[[bytes], Iterator[Record]]
 
@@ -21,16 +24,46 @@ class BlockFormat(enum.StrEnum):
     fabric = "fabric"
     bitcoin = "bitcoin"
     fisco = "fisco"
+    chainmaker = "chainmaker"
 
 
-def block_reader(format_: BlockFormat, *, chain_id: int | None, spent: Path | None, crypto: fisco.Crypto) -> Reader:
-    """The reader of a format with those of the options that are its own. Raises OSError, FormatError for `spent`."""
+def block_reader(format_: BlockFormat, *, chain_id: str | None, spent: Path | None, crypto: fisco.Crypto) -> Reader:
+    """The reader of a format with those of the options that are its own.
+
+    One reader reads the files of a chain in order: Bitcoin's later blocks spend what earlier ones made. Raises
+    OSError and FormatError for `spent`, typer.BadParameter for `chain_id`.
+    """
     match format_:
         case BlockFormat.ethereum:
-            return partial(ethereum.records, chain_id=chain_id)
+            return partial(ethereum.records, chain_id=_number(chain_id))
         case BlockFormat.fabric:
-            return fabric.records
+            return partial(fabric.records, chain_id=chain_id)
         case BlockFormat.bitcoin:
-            return partial(bitcoin.records, spent=bitcoin.read_spent(spent.read_text()) if spent else None)
+            return partial(bitcoin.records, spent=_spent(spent))
         case BlockFormat.fisco:
-            return partial(fisco.records, crypto=crypto)
+            return partial(fisco.records, crypto=crypto, chain_id=chain_id)
+        case BlockFormat.chainmaker:
+            return partial(chainmaker.records, chain_id=chain_id)
+
+
+def block_plugins(format_: BlockFormat, crypto: fisco.Crypto) -> tuple[str, ...]:
+    """The plugins that verify a format's signatures."""
+    if format_ is BlockFormat.chainmaker:
+        return "sm2", "ecdsa"
+    return ("sm2",) if format_ is BlockFormat.fisco and crypto is fisco.Crypto.sm2 else ("ecdsa",)
+
+
+def _number(chain_id: str | None) -> int | None:
+    if chain_id is None:
+        return None
+    if not chain_id.isdecimal():
+        raise typer.BadParameter(f"{chain_id!r}: Ethereum's chains are numbers", param_hint="--chain-id")
+    return int(chain_id)
+
+
+def _spent(path: Path | None) -> bitcoin.Spent:
+    """What is spent, which grows as blocks are read. Raises FormatError naming the file."""
+    try:
+        return bitcoin.read_spent(path.read_text()) if path else {}
+    except FormatError as error:
+        raise FormatError(error.offset, f"{error.problem} ({path})") from None

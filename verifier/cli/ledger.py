@@ -38,9 +38,18 @@ def export_(
     files: Annotated[list[Path], typer.Argument(help="The chain's own files.", show_default=False)],
     format_: Annotated[BlockFormat, typer.Option("--format", help="What the files hold.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The folder of the dataset: one Parquet file a source file.")],
-    chain_id: Annotated[int | None, typer.Option(help="ethereum: signatures for other chains are refused.")] = None,
+    chain_id: Annotated[
+        str | None,
+        typer.Option(
+            help="ethereum (a number), fisco, chainmaker, fabric (the channel): name signatures for others."
+        ),
+    ] = None,
     spent: Annotated[
-        Path | None, typer.Option(help='bitcoin: outputs that are spent, lines of "txid:index amount script".')
+        Path | None,
+        typer.Option(
+            help='bitcoin: outputs that are spent, lines of "txid:index amount script", '
+            "or what `bitcoin-cli getblock HASH 3` prints."
+        ),
     ] = None,
     crypto: Annotated[fisco.Crypto, typer.Option(help="fisco: the chain's algorithms.")] = fisco.Crypto.sm2,
     group_rows: Annotated[int, typer.Option(min=1, help="Rows of a row group, about.")] = 65_536,

@@ -6,18 +6,18 @@ import enum
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from node_adapter.client import VerifierClient
 from node_adapter.errors import AdapterError, FormatError
-from node_adapter.formats import bitcoin, chainmaker, ethereum, fabric, fisco
+from node_adapter.formats import fisco
 from verifier.cli._blocks import verify_blocks
 from verifier.cli._certificates import CertificateOptions, needed_plugins, read_certificates, verify_certificates
+from verifier.cli._formats import BlockFormat, block_plugins, block_reader
 from verifier.cli._local import daemon_address
 from verifier.errors import VerifierError
 
@@ -28,7 +28,7 @@ EXIT_FAILED = 2  # a file cannot be read, or no daemon answers
 
 
 class Format(enum.StrEnum):
-    """What the files hold."""
+    """What the files hold: certificates, or one of the block formats."""
 
     x509 = "x509"
     ethereum = "ethereum"
@@ -95,7 +95,6 @@ def register(app: typer.Typer) -> None:
         not validly signed, or cannot be verified. 2: a file cannot be read to its end, or no daemon answers.
         """
         console = Console(quiet=as_json)
-        number = _number(chain_id) if format_ is Format.ethereum else None
         options = CertificateOptions(
             None if sm2_user_id is None else sm2_user_id.encode(), sm2_za is Za.default, all_pairs
         )
@@ -107,43 +106,15 @@ def register(app: typer.Typer) -> None:
                     found, good = verify_certificates(client, certificates, options, console)
                 broken = None
             else:
-                read: Any = {
-                    Format.ethereum: partial(ethereum.records, chain_id=number),
-                    Format.fabric: partial(fabric.records, chain_id=chain_id),
-                    Format.bitcoin: partial(bitcoin.records, spent=_spent(spent)),
-                    Format.fisco: partial(fisco.records, crypto=crypto, chain_id=chain_id),
-                    Format.chainmaker: partial(chainmaker.records, chain_id=chain_id),
-                }[format_]
-                with _client(address, _plugins(format_, crypto), timeout) as client:
+                blocks = BlockFormat(format_.value)
+                read = block_reader(blocks, chain_id=chain_id, spent=spent, crypto=crypto)
+                with _client(address, block_plugins(blocks, crypto), timeout) as client:
                     found, good, broken = verify_blocks(client, files, read, console, brief=brief)
             if as_json:
                 typer.echo(json.dumps({"format": format_.value, "ok": good, **found}, indent=2, ensure_ascii=False))
             if broken:
                 raise broken
         raise typer.Exit(0 if good else EXIT_INVALID)
-
-
-def _number(chain_id: str | None) -> int | None:
-    if chain_id is None:
-        return None
-    if not chain_id.isdecimal():
-        raise typer.BadParameter(f"{chain_id!r}: Ethereum's chains are numbers", param_hint="--chain-id")
-    return int(chain_id)
-
-
-def _spent(path: Path | None) -> bitcoin.Spent:
-    """What is spent, which grows as blocks are read. Raises FormatError naming the file."""
-    try:
-        return bitcoin.read_spent(path.read_text()) if path else {}
-    except FormatError as error:
-        raise FormatError(error.offset, f"{error.problem} ({path})") from None
-
-
-def _plugins(format_: Format, crypto: fisco.Crypto) -> tuple[str, ...]:
-    """What a daemon needs for the format."""
-    if format_ is Format.chainmaker:
-        return "sm2", "ecdsa"
-    return ("sm2",) if format_ is Format.fisco and crypto is fisco.Crypto.sm2 else ("ecdsa",)
 
 
 @contextmanager
