@@ -6,10 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from _bitcoin_cases import CASES, STRICT_TIME, read
 from _daemon_process import ROOT, DaemonProcess
+
+from node_adapter.client import KeyEncoding, VerifierClient
+from node_adapter.formats import settle, verify_signed
+from verifier.model import Code
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +54,7 @@ def test_ethereum(daemon, real, name, transactions, senders):
     assert status == 0
     assert file["transactions"] == transactions
     assert {signature["verdict"] for signature in signatures} == {"VALID"}
+    assert not any(record["not_verifiable"] for record in file["records"])
     of_transactions = [s["address"][2:] for s in signatures if "authorisation" not in s["where"]]
     assert {sender: of_transactions.count(sender) for sender in of_transactions} == senders
 
@@ -56,6 +63,7 @@ def test_fabric(daemon, real):
     status, file, signatures = verify(daemon, "fabric", real / "fabric-v2.0-ledger.blockfile")
     assert status == 0
     assert {signature["verdict"] for signature in signatures} == {"VALID"}
+    assert not any(record["not_verifiable"] for record in file["records"])
     creators = [s for s in signatures if s["where"].endswith("creator") and "last update" not in s["where"]]
     assert (file["transactions"], len(creators)) == (20, 20)
     assert sum("endorsement" in signature["where"] for signature in signatures) == 21
@@ -71,3 +79,26 @@ def test_bitcoin(daemon, real):
     notes = [note["why"] for record in file["records"] for note in record["not_verifiable"]]
     assert len(notes) == 1
     assert "Merkle root" in notes[0]
+
+
+def test_published_bitcoin_transactions(daemon):
+    """Lax signatures, separators, every hash type: by the plugin, not by the tests' oracle."""
+    with VerifierClient(daemon.address) as client:
+        for case in CASES:
+            signed = read(case).signed
+            codes = [verdict.code for verdict in settle(signed, verify_signed(client, signed))]
+            assert codes == [Code.VALID] * case["signatures"], case["about"]
+            if case["lax"]:
+                signed = read(case, STRICT_TIME).signed
+                assert Code.SIGNATURE_DER in verify_signed(client, signed).codes
+
+
+def test_keys_that_are_none_are_decided(daemon):
+    """What stands in the place of keys in old multi-signature scripts."""
+    (item,) = read(CASES[3]).signed
+    junk = {b"short": Code.KEY_LENGTH, b"\7" + bytes(64): Code.KEY_PREFIX, b"\5" * 33: Code.KEY_PREFIX}
+    with VerifierClient(daemon.address) as client:
+        for key, code in junk.items():
+            encoding = KeyEncoding.SEC1_UNCOMPRESSED if len(key) == 65 else KeyEncoding.SEC1_COMPRESSED
+            asked = replace(item, key=key, scheme=replace(item.scheme, key_encoding=encoding))
+            assert verify_signed(client, [asked]).codes.tolist() == [code]
