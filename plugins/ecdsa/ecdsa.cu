@@ -1,12 +1,13 @@
 // ECDSA on P-256 and secp256k1: verification, and recovery of keys.
 #include "curve_finish.cuh"
+#include "ecdsa_enrolled.cuh"
 #include "ecdsa_prepare.cuh"
 #include "ecdsa_recovered.cuh"
 
 typedef Comb<P256Curve> P256Comb;
 typedef Comb<Secp256k1Curve> Secp256k1Comb;
 
-// State: the generators' tables, one behind the other.
+// State: the generators' tables, one behind the other, then the enrolled keys' slots.
 template <class C>
 DEVICE u32* comb_table(u8* state) {
     return (u32*)(state + (ALGORITHM_OF<C> == Algorithm::ECDSA_P256 ? 0 : P256Comb::BYTES));
@@ -44,7 +45,8 @@ DEVICE void recover_finish(const Batch& batch, const Lane& lane, u32 item) {
 
 constexpr u32 P256_LANE = Ladder<P256Curve>::LANE_BYTES, SECP256K1_LANE = Ladder<Secp256k1Curve>::LANE_BYTES;
 
-PLUGIN_INFO(P256Comb::BYTES + Secp256k1Comb::BYTES, Planes::BYTES,
+PLUGIN_INFO(P256Comb::BYTES + Secp256k1Comb::BYTES + KeySlots<P256Curve>::BYTES + KeySlots<Secp256k1Curve>::BYTES,
+            Planes::BYTES,
             P256_LANE > SECP256K1_LANE ? P256_LANE : SECP256K1_LANE)
 
 ITEM_STAGE(ecdsa_hash, hash_input, 256, 1)
@@ -65,3 +67,28 @@ ITEM_STAGE(ecdsa_address, recovered_address, 256, 1)
 
 CURVE_STAGES(p256, P256Curve)
 CURVE_STAGES(secp256k1, Secp256k1Curve)
+
+#if KEY_SLOTS > 0
+
+template <class C>
+DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
+    verify_enrolled_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state), key_slots<C>(batch.state));
+}
+
+template <class C>
+DEVICE void finish_enrolled(const Batch& batch, const Lane& lane, u32 item) {
+    finish_enrolled_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state), key_slots<C>(batch.state));
+}
+
+#define ENROLLED_STAGES(prefix, C)                                            \
+    STATE_STAGE(prefix##_empty_slots, empty_slot<C>, KeySlots<C>::SLOTS, 128) \
+    ITEM_STAGE(prefix##_tabulate, tabulate<C>, TABULATE_THREADS, 1)           \
+    ITEM_STAGE(prefix##_enroll, enroll<C>, 128, 1)                            \
+    ITEM_STAGE(prefix##_prepare_enrolled, prepare_enrolled<C>, 128, 1)        \
+    ITEM_STAGE(prefix##_verify_enrolled, verify_enrolled<C>, ENROLLED_THREADS, 1) \
+    ITEM_STAGE(prefix##_finish_enrolled, finish_enrolled<C>, ENROLLED_THREADS, 1)
+
+ENROLLED_STAGES(p256, P256Curve)
+ENROLLED_STAGES(secp256k1, Secp256k1Curve)
+
+#endif

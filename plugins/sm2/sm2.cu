@@ -26,22 +26,14 @@ ITEM_STAGE(sm2_finish, finish, FINISH_THREADS, 1)
 
 #if KEY_SLOTS > 0
 
-// Stage: writes the slot that the first input names with the key of the second. VALID: it is enrolled.
+DEVICE void tabulate(const Batch& batch, const Lane& lane, u32 item) {
+    enroll_item<Sm2Curve, true>(batch, lane, item, Algorithm::SM2, key_slots(batch));
+}
 DEVICE void enroll(const Batch& batch, const Lane& lane, u32 item) {
-    PublicKey key;
-    u32 slot;
-    Code code = take_index(value(batch.inputs[0], item), slot);
-    if (!code && slot >= Slots::SLOTS) code = KEY_INDEX;
-    if (!code) {
-        code = parse_key(Algorithm::SM2, (KeyEncoding)batch.parameters[0], value(batch.inputs[1], item), key);
-    }
-    if (!code) code = settle_key<Sm2Curve>(key);
-    if (!lane.live) return;
-    if (!code) Slots::enroll(key_slots(batch), slot, key);
-    batch.codes[item] = code ? code : VALID;
+    enroll_item<Sm2Curve, false>(batch, lane, item, Algorithm::SM2, key_slots(batch));
 }
 
-DEVICE void empty_slot(u8* state, u32 index) { *Slots::slot((u32*)(state + Sm2Comb::BYTES), index) = UNDECIDED; }
+DEVICE void empty_slot(u8* state, u32 index) { Slots::empty((u32*)(state + Sm2Comb::BYTES), index); }
 
 DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
     verify_enrolled_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state, key_slots(batch));
@@ -52,7 +44,8 @@ DEVICE void finish_enrolled(const Batch& batch, const Lane& lane, u32 item) {
 
 STATE_STAGE(sm2_empty_slots, empty_slot, Slots::SLOTS, 128)
 
-ITEM_STAGE(sm2_enroll, enroll, ENROLL_THREADS, 1)
+ITEM_STAGE(sm2_tabulate, tabulate, TABULATE_THREADS, 1)
+ITEM_STAGE(sm2_enroll, enroll, 128, 1)
 ITEM_STAGE(sm2_prepare_enrolled, prepare<true>, 128, 3)
 ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, 1)
 ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, ENROLLED_THREADS, 1)

@@ -58,22 +58,16 @@ typedef KeySlots<Sm2Curve> Slots;
 // The slots stand behind the generator's table in the plugin's state.
 DEVICE u32* key_slots(const Batch& batch) { return (u32*)(batch.state + Comb<Sm2Curve>::BYTES); }
 
-// A slot's number, u32 little-endian, of any value.
-DEVICE Code take_index(Bytes bytes, u32& index) {
-    index = 0;
-    if (bytes.size != 4) return KEY_LENGTH;
-    index = load_le32(bytes.data);
-    return UNDECIDED;
-}
-
 // The key of an item, checked; of an enrolled one also its slot.
 template <bool ENROLLED>
 DEVICE Code take_key(const Batch& batch, u32 item, Bytes signature, PublicKey& key, u32& slot) {
     const Bytes bytes = value(batch.inputs[2], item);
     Code code;
     if constexpr (ENROLLED) {
-        code = take_index(bytes, slot);
-        return code ? code : Slots::key(key_slots(batch), slot, key);
+        SlotName name;
+        code = take_slot(name, bytes, SlotName::BYTES);
+        slot = name.slot;
+        return code ? code : Slots::key(key_slots(batch), name, key);
     } else {
         const KeyEncoding encoding = (KeyEncoding)batch.parameters[KEY_ENCODING];
         code = parse_key(Algorithm::SM2, encoding, encoding == KeyEncoding::IN_SIGNATURE ? signature : bytes, key);

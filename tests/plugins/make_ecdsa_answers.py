@@ -13,6 +13,7 @@ import json
 from typing import Any
 
 from _ecdsa_cases import Item, be32, der, edges, public, sign
+from _enrolled_cases import enrolled, enrolling
 from _hashes import HASHES
 from _reference import P256, SECP256K1, Curve, recover, spki, verify_code
 
@@ -229,8 +230,50 @@ def recover_groups(curve: Curve) -> list[dict[str, Any]]:
     return groups
 
 
+def enrolled_groups(curve: Curve) -> list[dict[str, Any]]:
+    """What the groups of `verify` hold of a few keys, verified by slot; every hash and signature encoding once."""
+    items = edges(curve)
+    keys = list(
+        dict.fromkeys(item.key_bytes for item in items if curve.contains(*item.key) and max(item.key) < curve.p)
+    )[:4]
+    x, y = public(curve, 77)  # the key of `encoded`
+    messages_key = public(curve, 2)
+    keys = [*keys[:4], be32(x) + be32(y)]
+    if be32(messages_key[0]) + be32(messages_key[1]) not in keys:
+        keys[3] = be32(messages_key[0]) + be32(messages_key[1])
+    compressed = bytes([2 + y % 2]) + be32(x)
+    groups = enrolling(curve.name, keys, {"SEC1_COMPRESSED": compressed})
+    groups.append(enrolled(curve.name, keys, [(i.name, i.digest, i.signature, i.key_bytes, i.code) for i in items]))
+    der_good = sign(curve, 77, be32(0xD16E57), 88)[:2]
+    for made in verify_groups(curve):
+        parameters = {name: value for name, value in made["parameters"].items() if name != "key_encoding"}
+        if made["parameters"].get("key_encoding", "RAW_XY") == "SEC1_COMPRESSED" and parameters:
+            rows = [
+                (c["id"], bytes.fromhex(c["inputs"]["input"]), bytes.fromhex(c["inputs"]["signature"]), keys[4],
+                 Code[c["code"]])
+                for c in made["cases"]
+                if c["inputs"]["key"] == compressed.hex()
+            ]  # fmt: skip
+        elif "key_encoding" not in made["parameters"]:
+            rows = [
+                (c["id"], *(bytes.fromhex(v) for v in c["inputs"].values()), Code[c["code"]]) for c in made["cases"]
+            ]
+        else:
+            continue
+        if parameters and any(row[4] is Code.VALID and row[3] in keys for row in rows):
+            groups.append(enrolled(curve.name, keys, rows, **parameters))
+    last = [*keys, keys[4]]
+    row = ("key 5", be32(0xD16E57), be32(der_good[0]) + be32(der_good[1]), keys[4], Code.VALID)
+    groups.append(enrolled(curve.name, [b""] * 5 + last[5:], [row]))
+    return groups
+
+
 def answers() -> dict[str, Any]:
-    groups = [made for curve in (P256, SECP256K1) for made in verify_groups(curve) + recover_groups(curve)]
+    groups = [
+        made
+        for curve in (P256, SECP256K1)
+        for made in verify_groups(curve) + recover_groups(curve) + enrolled_groups(curve)
+    ]
     return {"source": "RFC 6979 A.2.5; the others made by tests/plugins/make_ecdsa_answers.py", "groups": groups}
 
 

@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
+from _enrolled_cases import enrolled, enrolling
 from _reference import SM2, spki
 from _shared import shared_json
 from _sm2_cases import Item, be32, chosen, edges, exceptional, identity_hash, public, sign, sm3, verify_code, wrapped
@@ -207,10 +208,43 @@ def kind_groups() -> list[dict[str, Any]]:
     return [*groups, group(short, identity=DEFAULT_SM2_USER_ID, input_kind="HASH_AS_MESSAGE")]
 
 
+def enrolled_groups() -> list[dict[str, Any]]:
+    """What the other groups hold of a few keys, verified by slot; each encoding and kind once."""
+    data, key = bytes(range(32)), public(0xD1CE)
+    items = [*edges(), *exceptional()]
+    distinct = list(
+        dict.fromkeys(item.key_bytes for item in items if SM2.contains(*item.key) and max(item.key) < SM2.p)
+    )[:4]
+    other = public(0xD1D0)
+    groups = enrolling("SM2", distinct, {"SEC1_COMPRESSED": compressed(other), "SPKI": spki(SM2, uncompressed(key))})
+    cases = [(item.name, item.digest, item.signature, item.key_bytes, item.code) for item in items]
+    groups.append(enrolled("SM2", distinct, cases))
+    r, s = sign(0xD1D0, int.from_bytes(data, "big"), random.Random(18))
+    by_encoding = [b""] * 4 + [be32(other[0]) + be32(other[1]), be32(key[0]) + be32(key[1])]
+    groups.append(enrolled("SM2", by_encoding, [("key 4", data, be32(r) + be32(s), by_encoding[4], Code.VALID)]))
+    for made in (*encoding_groups(), *kind_groups()):
+        parameters = {name: value for name, value in made["parameters"].items() if name != "key_encoding"}
+        if "key_encoding" in made["parameters"] or set(parameters) <= {"low_s"}:
+            continue
+        rows = [
+            (case["id"], *(bytes.fromhex(case["inputs"][name]) for name in ("input", "signature", "key")),
+             Code[case["code"]])
+            for case in made["cases"]
+        ]  # fmt: skip
+        if any(row[4] is Code.VALID and row[3] in distinct for row in rows):
+            constant = bytes.fromhex(made["constant"]) if "constant" in made else None
+            groups.append(enrolled("SM2", distinct, rows, constant, **parameters))
+    low = next(made for made in encoding_groups() if made["parameters"] == {"low_s": "REQUIRE"})["cases"]
+    rows = [(c["id"], *(bytes.fromhex(v) for v in c["inputs"].values()), Code[c["code"]]) for c in low]
+    groups.append(enrolled("SM2", distinct, rows, low_s="REQUIRE"))
+    return groups
+
+
 def text() -> str:
     """The file."""
     few = [*exceptional()[:50], wrapped(4321, 8765)]
     groups = [*shared_groups(), group(raw(edges())), group(raw(few)), *encoding_groups(), *kind_groups()]
+    groups += enrolled_groups()
     assert {case["code"] for made in groups for case in made["cases"]} >= {Code.VALID.name, Code.HIGH_S.name}
     answers = {"source": "GB/T 32918.2-2016, GB/T 32918.5-2017, OpenSSL, and straight Python", "groups": groups}
     return json.dumps(answers, indent=1) + "\n"

@@ -25,5 +25,5 @@ def test_every_code_is_among_them():
         assert codes == {
             *("VALID", "INVALID", "OUT_OF_RANGE", "HIGH_S"),
             *("SIGNATURE_LENGTH", "SIGNATURE_DER", "RECOVERY_ID", "INPUT_LENGTH"),
-            *("KEY_LENGTH", "KEY_PREFIX", "KEY_RANGE", "KEY_NOT_ON_CURVE", "KEY_SPKI"),
+            *("KEY_LENGTH", "KEY_PREFIX", "KEY_RANGE", "KEY_NOT_ON_CURVE", "KEY_SPKI", "KEY_INDEX"),
         }

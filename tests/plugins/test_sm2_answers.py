@@ -18,5 +18,5 @@ def test_every_code_is_among_them():
     codes = {case["code"] for group in json.loads(PATH.read_text())["groups"] for case in group["cases"]}
     assert codes == {
         *("VALID", "INVALID", "OUT_OF_RANGE", "HIGH_S", "SIGNATURE_LENGTH", "SIGNATURE_DER", "INPUT_LENGTH"),
-        *("KEY_LENGTH", "KEY_PREFIX", "KEY_RANGE", "KEY_NOT_ON_CURVE", "KEY_SPKI"),
+        *("KEY_LENGTH", "KEY_PREFIX", "KEY_RANGE", "KEY_NOT_ON_CURVE", "KEY_SPKI", "KEY_INDEX"),
     }

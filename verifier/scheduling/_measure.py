@@ -45,11 +45,14 @@ def measure(
     scheduler: Scheduler, instance: Instance, answers: Iterable[_Answers], clock: Clock = time.monotonic
 ) -> None:
     """Measures each operation of an instance on each of its devices, with the answers that have most valid cases.
+    What enrols is not measured: it is never routed.
 
     A device that fails here keeps its estimate: serving finds out what is wrong with it.
     """
     best: dict[int, _Answers] = {}
     for group in answers:
+        if instance.manifest.operations[group.operation_index].role == "enroll":
+            continue
         present = best.get(group.operation_index)
         if present is None or _valid(group) > _valid(present):
             best[group.operation_index] = group

@@ -1,0 +1,133 @@
+"""Tables of keys on one device, for one loaded plugin there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from verifier.drivers import DeviceInfo
+from verifier.keys._memory import TableShape
+from verifier.keys._sets import KeySet, gather
+from verifier.keys._slots import Generations, Places, Slots
+from verifier.model import Batch, BatchKey, BatchResult, Code, Column
+from verifier.registry import Instance
+from verifier.registry._parameters import parameter_number
+
+__all__ = ["DeviceTables", "TableWorker"]
+
+_EVERY_ROW = 2**32 - 1
+_TIMEOUT_S = 60.0
+_FIRST_KEYS = 4
+_MOST_ITEMS = 1 << 18
+_STEP_S = 0.01  # a batch of keys should take about so long: what is served waits behind it
+
+
+class TableWorker(Protocol):
+    """One device, as verifier.workers.Worker."""
+
+    @property
+    def device(self) -> DeviceInfo: ...
+    @property
+    def restarts(self) -> int: ...
+    def run(
+        self,
+        instance_id: int,
+        operation_index: int,
+        key: BatchKey,
+        parts: Sequence[Batch],
+        deadline: float | None = None,
+    ) -> Future[list[BatchResult]]: ...
+
+
+class DeviceTables:
+    """What one life of one device has of the tables of one instance, and the batches that add to it."""
+
+    def __init__(
+        self, worker: TableWorker, instance: Instance, algorithm: str, shape: TableShape, slots: Slots
+    ) -> None:
+        self.worker = worker
+        self.shape = shape
+        self.restarts = worker.restarts
+        self.built: Generations = np.zeros(slots.capacity, np.uint32)
+        self._refused: Generations = np.zeros(slots.capacity, np.uint32)
+        self.instance = instance
+        self._algorithm = algorithm
+        self._keys = _FIRST_KEYS
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is still the same process, so that what was built is there."""
+        return self.worker.restarts == self.restarts
+
+    def any_key(self) -> BatchKey:
+        """A key whose lease keeps the instance loaded."""
+        return self.instance.resolve("tabulate", self._algorithm, None).key({})
+
+    def missing(self, slots: Slots) -> Places:
+        """Slots whose key is not in its table here, those that were used last first."""
+        places = slots.assigned
+        wanted = slots.generation[places]
+        places = places[(self.built[places] != wanted) & (self._refused[places] != wanted)]
+        places = places[places < self.shape.slots]
+        last_first = np.argsort(-slots.used[places], kind="stable")
+        chosen: Places = places[last_first[: self._keys]]
+        return chosen
+
+    def build(self, slots: Slots, groups: Sequence[tuple[KeySet, Places, Places]]) -> int:
+        """Builds the tables of (set, slots, places in the set) and lets them serve; how many do. Blocks.
+
+        Raises BackendError where the device failed; what was built then is gone with its process, or built again.
+        """
+        begun = time.monotonic()
+        count = tried = 0
+        for keys, places, index in groups:
+            generation = slots.generation[places]
+            wrong = ~self._tabulate(keys, places, generation, index)
+            good = ~wrong
+            if good.any():
+                good[good] = self._enroll(keys, places[good], generation[good], index[good])
+            self._refused[places[~good]] = generation[~good]
+            self.built[places[good]] = generation[good]
+            count += int(good.sum())
+            tried += places.size
+        self._adapt(tried, time.monotonic() - begun)
+        return count
+
+    def _adapt(self, tried: int, seconds: float) -> None:
+        if tried == self._keys and seconds < _STEP_S / 2:
+            self._keys = min(2 * self._keys, _MOST_ITEMS // self.shape.rows)
+        elif seconds > 2 * _STEP_S:
+            self._keys = max(self._keys // 2, 1)
+
+    def _tabulate(
+        self, keys: KeySet, places: Places, generation: Generations, index: Places
+    ) -> npt.NDArray[np.bool_]:
+        """Writes rows; which keys have all of theirs. A GPU does them side by side; a CPU has enough with the keys,
+        and spares the doublings that lead to each row."""
+        apart = self.worker.device.kind == "cuda"
+        rows = np.arange(self.shape.rows, dtype=np.uint32) if apart else np.array([_EVERY_ROW], np.uint32)
+        # Neighbours have equal rows, so that a warp's lanes do equally many doublings.
+        names = np.empty((rows.size, places.size, 3), "<u4")
+        names[:, :, 0], names[:, :, 1], names[:, :, 2] = places, generation, rows[:, None]
+        codes = self._run("tabulate", names.reshape(-1, 3), keys, np.tile(index, rows.size))
+        whole: npt.NDArray[np.bool_] = (codes.reshape(rows.size, places.size) == Code.VALID).all(axis=0)
+        return whole
+
+    def _enroll(self, keys: KeySet, places: Places, generation: Generations, index: Places) -> npt.NDArray[np.bool_]:
+        names = np.empty((places.size, 2), "<u4")
+        names[:, 0], names[:, 1] = places, generation
+        serves: npt.NDArray[np.bool_] = self._run("enroll", names, keys, index) == Code.VALID
+        return serves
+
+    def _run(self, name: str, names: npt.NDArray[np.uint32], keys: KeySet, index: Places) -> npt.NDArray[np.uint8]:
+        resolved = self.instance.resolve(name, self._algorithm, None)
+        key = resolved.key({"key_encoding": parameter_number("key_encoding", keys.encoding)})
+        columns = (Column(names.reshape(-1).view(np.uint8), 4 * names.shape[1]), gather(keys.keys, index))
+        batch = Batch(key, names.shape[0], columns)
+        (result,) = self.worker.run(self.instance.id, resolved.index, key, [batch]).result(_TIMEOUT_S)
+        return result.codes
