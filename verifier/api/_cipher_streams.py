@@ -173,7 +173,6 @@ class _Stream:
         self._steps = 0
         self._bytes = 0
         self._closed = False
-        self._open: set[int] = set()
 
     def answers(self) -> Iterator[pb.TransformStreamResponse]:
         reader = threading.Thread(target=self._read, name="cipher-stream-reader", daemon=True)
@@ -259,7 +258,10 @@ class _Stream:
         with self._lock:
             self._steps += 1
             self._bytes += int(step.stripes.lengths[0])
-        self._ready.put(step)
+            if not self._closed:
+                self._ready.put(step)
+                return
+        step.cancel()
 
     def _fail(self, error: Exception) -> None:
         self._ready.put(error)

@@ -214,5 +214,5 @@ def _text(error: Exception) -> str:
     if isinstance(error, BrokenPipeError):
         return "who read the output has gone: it is not whole"
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}: nothing was written"
+        return f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}: OUT was not written"
     return str(error)
