@@ -62,7 +62,7 @@ def test_a_file_that_came_meanwhile_is_not_replaced(way, tmp_path):
             (tmp_path / "out").write_bytes(b"another's")
             output.commit()
 
-    with pytest.raises(CipherFileError, match="out: .*--force replaces it"):
+    with pytest.raises(CipherFileError, match=r"out: .*--force replaces it"):
         write()
     assert (tmp_path / "out").read_bytes() == b"another's"
     assert names(tmp_path) == ["out"]
