@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2
+
+from verifier.api._calls import abort, check_parsed, parser
+from verifier.api.status import status_of
+from verifier.errors import RequestError
 
 __all__ = ["HEALTH_SERVICE", "SERVICE", "Health"]
 
@@ -28,6 +31,14 @@ Mirror = Callable[[Mapping[str, bool], bool], None]
 
 def _nobody(operations: Mapping[str, bool], stopping: bool) -> None:
     """No other process serves health."""
+
+
+def _parsed(request: Any, context: Any) -> Any:
+    try:
+        check_parsed(request)
+    except RequestError as error:
+        abort(context, status_of(error))
+    return request
 
 
 class Health:
@@ -51,19 +62,29 @@ class Health:
         """Serves health on a server."""
 
         def check(request: Any, context: Any) -> Any:
-            return self._servicer.Check(request, context)
+            return self._servicer.Check(_parsed(request, context), context)
 
         def watch(request: Any, context: Any, send_response_callback: Any = None) -> Any:
-            return self._servicer.Watch(request, context, send_response_callback)
+            return self._servicer.Watch(_parsed(request, context), context, send_response_callback)
 
         def every(request: Any, context: Any) -> Any:
-            return self._servicer.List(request, context)
+            return self._servicer.List(_parsed(request, context), context)
 
         # gRPC reads these from the handler. Watching holds no thread: answers go out when something changes.
         for handler in (check, watch, every):
             handler.experimental_thread_pool = self._pool  # type: ignore[attr-defined]
         watch.experimental_non_blocking = True  # type: ignore[attr-defined]
-        health_pb2_grpc.add_HealthServicer_to_server(SimpleNamespace(Check=check, Watch=watch, List=every), server)
+        asked, answer = parser(health_pb2.HealthCheckRequest), health_pb2.HealthCheckResponse.SerializeToString
+        every_asked, every_answer = (
+            parser(health_pb2.HealthListRequest),
+            health_pb2.HealthListResponse.SerializeToString,
+        )
+        methods = {
+            "Check": grpc.unary_unary_rpc_method_handler(check, asked, answer),
+            "Watch": grpc.unary_stream_rpc_method_handler(watch, asked, answer),
+            "List": grpc.unary_unary_rpc_method_handler(every, every_asked, every_answer),
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(HEALTH_SERVICE, methods),))
 
     def update(self, operations: Mapping[str, Sequence[Any]]) -> None:
         """`operations`: the devices that serve each operation now, such as "verify/SM2"."""

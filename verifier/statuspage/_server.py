@@ -15,7 +15,11 @@ from importlib.resources import files
 from socket import socket
 from typing import Any
 
+import structlog
+
 __all__ = ["StatusServer"]
+
+_log = structlog.get_logger(__name__)
 
 _MOST_CONNECTIONS = 64
 _IDLE_S = 10.0
@@ -78,6 +82,14 @@ class StatusServer(ThreadingHTTPServer):
                 self._made = now, text
             return text
 
+    def answer(self) -> tuple[HTTPStatus, str, bytes]:
+        """What is sent for /status.json."""
+        try:
+            return HTTPStatus.OK, "application/json", self.status()
+        except Exception:
+            _log.exception("status_not_told")
+            return HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", b"see the daemon's log\n"
+
     def process_request(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
         """Hands a connection to a thread, or closes it where there are too many."""
         if self._room.acquire(blocking=False):
@@ -117,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             policy = (("Content-Security-Policy", self.server.policy),)
             self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page, policy)
         elif path == "/status.json":
-            self._send(HTTPStatus.OK, "application/json", self.server.status())
+            self._send(*self.server.answer())
         else:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is / and /status.json\n")
 
