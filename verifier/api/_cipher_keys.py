@@ -48,7 +48,7 @@ class HeldKeys(Protocol):
 
 
 class KeyStore(Protocol):
-    """What the service needs of whoever keeps the keys. `owner` is the caller's identity, "" where it has none."""
+    """What the service needs of whoever keeps the keys. `owner` is whom a call is from."""
 
     def create(self, algorithm: str, key: bytes, owner: str) -> int:
         """Keeps a key and returns its handle. Raises CapacityError."""

@@ -154,9 +154,9 @@ class _Stream:
         self._requests = requests
         self._context = context
         self._key = begin.key
-        self._key_owner = caller if context.peer_identities() else ""
+        self._caller = caller
         self._algorithm = scheme.cipher.name
-        owner.keys.use("key", [begin.key], self._algorithm, self._key_owner).release()
+        owner.keys.use("key", [begin.key], self._algorithm, self._caller).release()
         submit = partial(owner.scheduler.submit, deadline=self._deadline, priority=priority, caller=caller)
         self._message = MessageStream(
             _start(owner.requests, begin),
@@ -249,7 +249,7 @@ class _Stream:
                 f"{self._held.limit} (cipher.stream_held_bytes) until a tag is checked: read the message twice, with "
                 "direction AUTHENTICATE, and then in CTR from the nonce and 00000002",
             )
-        keys = self._owner.keys.use("key", [self._key], self._algorithm, self._key_owner)
+        keys = self._owner.keys.use("key", [self._key], self._algorithm, self._caller)
         try:
             step = self._message.feed(chunk, request.last, keys)
         except BaseException:

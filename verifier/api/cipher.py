@@ -92,13 +92,13 @@ class CipherService:
         key = request.key
         cipher = check_key(request.algorithm, key)
         self._requests.check_loaded(cipher)
-        return pb.CreateKeyResponse(key=self._keys.create(cipher.name, key, _owner(context)))
+        return pb.CreateKeyResponse(key=self._keys.create(cipher.name, key, caller_of(context)))
 
     def _delete_key(self, request: pb.DeleteKeyRequest, context: grpc.ServicerContext) -> pb.DeleteKeyResponse:
         with self._calls:
             left = context.time_remaining()
             timeout = self._options.delete_wait_s if left is None else min(left - 0.2, self._options.delete_wait_s)
-            self._keys.delete(request.key, _owner(context), timeout)
+            self._keys.delete(request.key, caller_of(context), timeout)
             return pb.DeleteKeyResponse()
 
     def _transform(self, request: pb.TransformRequest, context: grpc.ServicerContext) -> pb.TransformResponse:
@@ -112,7 +112,7 @@ class CipherService:
                     future.cancel()
                 return wait(future, deadline)
 
-            with self._keys.use("keys", read.keys, read.scheme.cipher.name, _owner(context)) as keys:
+            with self._keys.use("keys", read.keys, read.scheme.cipher.name, caller) as keys:
                 if read.short:
                     index = np.zeros(request.items, np.uint32) if read.index is None else read.index
                     done = read.operations.short(read.messages, keys.column(index), run)
@@ -149,11 +149,6 @@ class CipherService:
         shown.served_by = instance.label
         shown.devices.extend(worker.device.id for worker in instance.workers)
         return shown
-
-
-def _owner(context: grpc.ServicerContext) -> str:
-    """Whose keys a caller may name: those of its certificate, or of all callers that show none."""
-    return caller_of(context) if context.peer_identities() else ""
 
 
 def _cancel(future: Any) -> None:

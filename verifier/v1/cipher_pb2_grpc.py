@@ -75,7 +75,7 @@ class CipherServiceServicer:
     """
 
     def CreateKey(self, request, context):
-        """Gives the daemon a key. Where callers show certificates, only the identity that created a key may use it.
+        """Gives the daemon a key. Only the caller that created it may use it: its certificate's identity, or else its host.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
