@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _request_builders import offsets
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from verifier.api import Limits
 from verifier.api._cipher_requests import CipherRequests, check_key
@@ -55,11 +57,11 @@ def column(*values: bytes) -> verifier_pb2.Column:
     return verifier_pb2.Column(data=b"".join(values), offsets=offsets(*np.cumsum([0, *map(len, values)])))
 
 
-def request(given: pb.CipherScheme, iv_bytes: int, *values: bytes, **fields) -> pb.TransformRequest:
+def request(done: pb.CipherScheme, iv_bytes: int, *values: bytes, **fields) -> pb.TransformRequest:
     values = values or (b"message 1", b"2")
     whole = {
         "items": len(values),
-        "scheme": given,
+        "scheme": done,
         "keys": [11],
         "data": column(*values),
         "iv": verifier_pb2.Column(data=bytes(iv_bytes * len(values))),
@@ -179,12 +181,53 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("given", "field", "problem"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-def test_what_is_wrong_is_named(ciphers, given, field, problem):
+@pytest.mark.parametrize(("wrong", "field", "problem"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_what_is_wrong_is_named(ciphers, wrong, field, problem):
     with pytest.raises(RequestError) as caught:
-        ciphers.transform(given)
+        ciphers.transform(wrong)
     assert caught.value.field == field
     assert problem in caught.value.problem, caught.value.problem
+
+
+_enum = st.integers(-1, 9)
+_column = st.builds(verifier_pb2.Column, data=st.binary(max_size=64), offsets=st.binary(max_size=16))
+_scheme = st.builds(
+    pb.CipherScheme,
+    algorithm=_enum,
+    mode=_enum,
+    direction=_enum,
+    byte_order=_enum,
+    counter_format=_enum,
+    plugin=st.sampled_from(["", "", "aes", "aes@1.0.0", "@", "x@y@z"]),
+)
+
+
+@given(
+    st.builds(
+        pb.TransformRequest,
+        items=st.sampled_from([0, 1, 1, 2, 3, 2**32 - 1]),
+        scheme=st.one_of(_scheme, st.sampled_from([GCM, OPEN, CTR, CBC, ECB, GOST, HIGHT])),
+        keys=st.lists(st.integers(0, 2**64 - 1), max_size=3),
+        key_index=st.binary(max_size=12),
+        data=_column,
+        iv=_column,
+        aad=_column,
+        tags=st.binary(max_size=48),
+        first_block=st.sampled_from([0, 0, 1, 2**64 - 1]),
+        priority=_enum,
+    )
+)
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_comes_is_read_or_refused(ciphers, asked):
+    """Nothing else is raised, and what is read has one value of each field an item."""
+    try:
+        read = ciphers.transform(asked)
+    except RequestError:
+        return
+    messages = read.messages
+    assert messages.lengths.size == asked.items == len(messages.iv)
+    assert messages.lengths.sum() == messages.data.size
+    assert read.index is None or (read.index < len(read.keys)).all()
 
 
 def test_a_cipher_that_is_not_loaded_says_how_to_load_it(ciphers):

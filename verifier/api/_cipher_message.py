@@ -88,8 +88,9 @@ class MessageStream:
         Raises RequestError where the message ends within a block, and what submitting raises.
         """
         data = np.frombuffer(self._rest + chunk if self._rest else chunk, np.uint8)
-        self._scheme.check_length("data", self.length + len(chunk) if last else 0)
         self.length += len(chunk)
+        if last or not self._scheme.whole_blocks:
+            self._scheme.check_length("data", self.length)
         taken = data.size if last else data.size // CELL_BYTES * CELL_BYTES
         self._rest = data[taken:].tobytes()
         part = data[:taken]

@@ -19,7 +19,7 @@ import numpy as np
 from verifier.api._calls import CallLimit, abort, caller_of, check_parsed, deadline_of, wait
 from verifier.api._cipher_keys import KeyStore
 from verifier.api._cipher_message import MessageStart, MessageStream, Step
-from verifier.api._cipher_requests import CipherRequests, initial_blocks, read_priority
+from verifier.api._cipher_requests import CipherRequests, CipherScheme, initial_blocks, read_priority
 from verifier.api.status import status_of
 from verifier.ciphers import GCM_TAG_BYTES
 from verifier.errors import CapacityError, RequestError, StoppingError
@@ -159,7 +159,7 @@ class _Stream:
         owner.keys.use("key", [begin.key], self._algorithm, self._caller).release()
         submit = partial(owner.scheduler.submit, deadline=self._deadline, priority=priority, caller=caller)
         self._message = MessageStream(
-            _start(owner.requests, begin),
+            _start(owner.requests, scheme, begin),
             owner.requests.operations(scheme),
             lambda batch: submit(batch),
             lambda future: wait(future, self._deadline),
@@ -282,8 +282,7 @@ class _Stream:
                 step.cancel()
 
 
-def _start(requests: CipherRequests, begin: pb.TransformBegin) -> MessageStart:
-    scheme = requests.scheme(begin.scheme, streams=True)
+def _start(requests: CipherRequests, scheme: CipherScheme, begin: pb.TransformBegin) -> MessageStart:
     if len(begin.iv) != scheme.iv_bytes:
         raise RequestError("iv", f"{len(begin.iv)} bytes; {scheme.mode} takes {scheme.iv_bytes}")
     if begin.aad and scheme.mode != "GCM":
