@@ -165,5 +165,9 @@ def test_health_requests_that_do_not_parse_are_the_callers_fault(probe):
         with pytest.raises(grpc.RpcError) as caught:
             call(b"\xff\xff", timeout=10)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        every = health_pb2.HealthListResponse.FromString(channel.unary_unary("/grpc.health.v1.Health/List")(b""))
+        assert {name: every.statuses[name].status for name in every.statuses} == dict.fromkeys(
+            ("", "verifier.v1.Verifier"), health_pb2.HealthCheckResponse.NOT_SERVING
+        )
         fine = health_pb2.HealthCheckRequest(service="").SerializeToString()
         assert call(fine, timeout=10) == b"\x08\x02"

@@ -220,6 +220,7 @@ class _Stream:
                     if self._closed:
                         return
                 request = next(self._requests)
+                check_parsed(request)
                 last = request.last
                 self._feed(request)
         except StopIteration:
@@ -235,7 +236,6 @@ class _Stream:
         return self._closed or (self._steps < self._owner.in_flight and self._bytes < most)
 
     def _feed(self, request: Any) -> None:
-        check_parsed(request)
         limits = self._owner.requests.limits
         chunk = request.data
         if request.HasField("begin"):
