@@ -4,6 +4,8 @@ sm2-verify-unknown          a batch of 2^20 (on the CPU less), transfers from pa
 ...-kernel                  the same with the columns on the device already
 sm2-verify-8192-latency     seconds from the order to the verdicts
 ...-cpu                     where it ran on the CPU
+
+Kernels are timed by the device, the pipeline by the wall clock. A CPU works in place, so that both are one there.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from verifier.bench.cipher_cases import CIPHERS, Cipher, measure_cipher
-from verifier.bench.limits import Limits
+from verifier.bench.counts import written_counts
+from verifier.bench.limits import Limits, tightest
 from verifier.bench.peers import peers_for
 from verifier.bench.records import Record
 from verifier.bench.rig import Rig, Slot, columns_of
@@ -24,7 +27,7 @@ from verifier.drivers import DeviceInfo
 from verifier.errors import SelfTestError
 from verifier.model import Code, Column
 
-__all__ = ["CASES", "Case", "Settings", "peer_records"]
+__all__ = ["CASES", "Case", "Settings", "check_codes", "peer_records"]
 
 ITEM_BYTES = 32 + 64 + 64
 
@@ -36,7 +39,8 @@ class Settings:
     batch: int
     runs: int
     cipher_bytes: int
-    sweep: tuple[int, ...] = ()
+    kernels: bool = True
+    pipeline: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +50,14 @@ class Case:
     name: str
     plugin: str
     measure: Callable[[Rig, Limits, Settings], Iterator[Record]]
+    verifies: str = ""  # the algorithm of a verification: it has peers and can be swept
 
 
 def _suffix(info: DeviceInfo) -> str:
     return "-cpu" if info.unified else ""
 
 
-def _check(slot: Slot, signatures: SignatureSet, what: str) -> None:
+def check_codes(slot: Slot, signatures: SignatureSet, what: str) -> None:
     """A rate of wrong answers is worth nothing."""
     wrong = np.flatnonzero(slot.codes != signatures.codes)
     if wrong.size:
@@ -65,33 +70,37 @@ def _verify(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iter
     def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
         suffix = _suffix(rig.info)
         base = make_signatures(algorithm, min(settings.batch, 1 << 16), fault_share=0.01)
-        link = ("copy in", limits.copy_in / ITEM_BYTES) if limits.copy_in else None
+        link = limits.of_link(ITEM_BYTES)
+        field = limits.of_field(algorithm, written_counts().get(f"{name}-unknown"))
+        includes = ("parsing",) if rig.info.unified else ("transfer", "parsing")
 
         def loaded(items: int) -> tuple[Slot, SignatureSet]:
             tiled = base.tiled(items)
             slot = rig.fill("verify", algorithm, columns_of(tiled), items)
             rig.run(slot)
-            _check(slot, tiled, f"{name} at {items} items on {rig.info.name}")
+            check_codes(slot, tiled, f"{name} at {items} items on {rig.info.name}")
             return slot, tiled
 
-        for items in dict.fromkeys((settings.batch, *settings.sweep)):
-            slot, _ = loaded(items)
+        items = settings.batch
+        slot, tiled = loaded(items)
+        if settings.pipeline or rig.info.unified:
             yield Record.of_times(
                 f"{name}-unknown{suffix}",
                 rig.info,
                 items,
                 rig.times(slot, settings.runs),
                 items,
-                includes=("parsing",) if rig.info.unified else ("transfer", "parsing"),
-                limit=link,
+                includes=includes,
+                limit=tightest(link, field),
             )
-        slot, tiled = loaded(settings.batch)
-        if not rig.info.unified:
+        if settings.kernels and not rig.info.unified:
             seconds = rig.kernel_times(slot, settings.runs)
-            _check(slot, tiled, f"{name} kernels")
+            check_codes(slot, tiled, f"{name} kernels")
             yield Record.of_times(
-                f"{name}-unknown-kernel", rig.info, settings.batch, seconds, settings.batch, includes=("parsing",)
+                f"{name}-unknown-kernel", rig.info, items, seconds, items, includes=("parsing",), limit=field
             )
+        if not settings.pipeline:
+            return
         for items in (1, 8192) if settings.batch >= 8192 else (1,):
             slot, _ = loaded(items)
             yield Record.of_times(
@@ -101,7 +110,7 @@ def _verify(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iter
                 rig.times(slot, settings.runs if rig.info.unified else 10 * settings.runs),
                 items,
                 unit="s",
-                includes=("parsing",) if rig.info.unified else ("transfer", "parsing"),
+                includes=includes,
                 limit=None if rig.info.unified else ("launch", limits.launch),
             )
 
@@ -127,7 +136,7 @@ def _recover(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Ite
             rig.times(slot, settings.runs),
             made.items,
             includes=("parsing",) if rig.info.unified else ("transfer", "parsing"),
-            limit=("copy in", limits.copy_in / 97) if limits.copy_in else None,
+            limit=tightest(limits.of_link(97), limits.of_field(algorithm, written_counts().get(name))),
         )
 
     return measure
@@ -164,9 +173,9 @@ def _cipher(cipher: Cipher) -> Callable[[Rig, Limits, Settings], Iterator[Record
 
 
 CASES = (
-    Case("sm2-verify", "sm2", _verify("sm2-verify", "SM2")),
-    Case("p256-verify", "ecdsa", _verify("p256-verify", "ECDSA_P256")),
-    Case("secp256k1-verify", "ecdsa", _verify("secp256k1-verify", "ECDSA_SECP256K1")),
+    Case("sm2-verify", "sm2", _verify("sm2-verify", "SM2"), "SM2"),
+    Case("p256-verify", "ecdsa", _verify("p256-verify", "ECDSA_P256"), "ECDSA_P256"),
+    Case("secp256k1-verify", "ecdsa", _verify("secp256k1-verify", "ECDSA_SECP256K1"), "ECDSA_SECP256K1"),
     Case("secp256k1-recover", "ecdsa", _recover("secp256k1-recover", "ECDSA_SECP256K1")),
     Case("sm3", "sm3", _digest("sm3", "SM3")),
     Case("sha256", "sha256", _digest("sha256", "SHA256")),
@@ -174,17 +183,11 @@ CASES = (
     *(Case(cipher.name, cipher.plugin, _cipher(cipher)) for cipher in CIPHERS),
 )
 
-_ALGORITHM_OF = {
-    "sm2-verify": "SM2",
-    "p256-verify": "ECDSA_P256",
-    "secp256k1-verify": "ECDSA_SECP256K1",
-}
 
-
-def peer_records(case: str, info: DeviceInfo, runs: int) -> Iterator[Record]:
+def peer_records(case: Case, info: DeviceInfo, runs: int) -> Iterator[Record]:
     """CPU libraries on the same items, one core: the records of `case` stand beside these."""
-    algorithm = _ALGORITHM_OF.get(case)
-    if algorithm is None:
+    algorithm = case.verifies
+    if not algorithm:
         return
     for name, peer in peers_for(algorithm):
         items = make_signatures(algorithm, 30 if name == "gmssl" else 2000)
@@ -196,7 +199,7 @@ def peer_records(case: str, info: DeviceInfo, runs: int) -> Iterator[Record]:
             if valid != items.items:
                 raise SelfTestError(f"{name}: {valid} of {items.items} valid signatures of {algorithm} pass")
         yield Record.of_times(
-            f"{case}-unknown-cpu-{name}",
+            f"{case.name}-unknown-cpu-{name}",
             info,
             items.items,
             seconds,

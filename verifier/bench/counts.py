@@ -8,6 +8,8 @@ depends on data, so that a lane does what a CPU thread does.
 from __future__ import annotations
 
 import ctypes
+import functools
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -21,8 +23,9 @@ from verifier.manifest import Choice
 from verifier.model import Column
 from verifier.workers import WorkerOptions
 
-__all__ = ["COUNTED", "Counted", "Counts", "count", "count_all"]
+__all__ = ["COUNTED", "Counted", "Counts", "count", "count_all", "write_counts", "written_counts"]
 
+WRITTEN = Path(__file__).parent / "counts.json"
 ITEMS = 64  # whole groups of those that share an inversion
 
 
@@ -110,9 +113,16 @@ def count_all(plugins: Path) -> Iterator[tuple[Counted, Counts]]:
         yield counted, count(counted, plugins)
 
 
-def report(counts: Counts) -> dict[str, float]:
-    """For a record."""
-    return {name: round(value, 3) for name, value in asdict(counts).items()}
+@functools.cache
+def written_counts() -> Mapping[str, Counts]:
+    """The counts of the shipped kernels by case, as they are kept in `WRITTEN`; a test counts again."""
+    return {case: Counts(**values) for case, values in json.loads(WRITTEN.read_text(encoding="utf-8")).items()}
+
+
+def write_counts(found: Mapping[str, Counts]) -> None:
+    """Keeps counts in `WRITTEN`."""
+    text = json.dumps({case: asdict(counts) for case, counts in found.items()}, indent=1)
+    WRITTEN.write_text(text + "\n", encoding="utf-8")
 
 
 def _read(rig: Rig) -> dict[str, int]:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from verifier.bench.counts import Counts
 from verifier.bench.records import Record
 from verifier.bench.rig import Rig
 from verifier.drivers import Driver
 from verifier.model import Column
 
-__all__ = ["Limits", "measure_limits"]
+__all__ = ["Limits", "measure_limits", "tightest"]
 
 CEILINGS = Path(__file__).parent / "ceilings"
-OPERATIONS_AN_ITEM = 8192  # in ceilings.cu
+OPERATIONS_AN_ITEM, FIELD_OPERATIONS_AN_ITEM = 8192, 1024  # in ceilings.cu
+FIELDS = ("SM2", "ECDSA_P256", "ECDSA_SECP256K1")
 _COPY_BYTES = 256 << 20
 
 
@@ -33,24 +35,44 @@ class Limits:
     copy_out: float
     copy_both: float  # bytes/s each way, both at once
     launch: float  # s, from the order to the known end of an empty launch with small copies
+    products: Mapping[str, float] = field(default_factory=dict)  # of the field, operations/s, by algorithm
+    squares: Mapping[str, float] = field(default_factory=dict)
 
     def records(self, rig: Rig) -> list[Record]:
         """The limits as records of their own."""
-        units = {
-            "wide_multiply_adds": "operations/s",
-            "logic": "operations/s",
-            "copy_in": "bytes/s",
-            "copy_out": "bytes/s",
-            "copy_both": "bytes/s",
-            "launch": "s",
+        rates = {
+            "wide-multiply-adds": self.wide_multiply_adds,
+            "logic": self.logic,
+            **{f"field-products-{name.lower()}": rate for name, rate in self.products.items()},
+            **{f"field-squares-{name.lower()}": rate for name, rate in self.squares.items()},
         }
-        return [
-            Record.of_times(
-                f"limit-{name.replace('_', '-')}", rig.info, 0, [value if unit == "s" else 1 / value], 1.0, unit=unit
-            )
-            for name, unit in units.items()
-            if (value := getattr(self, name))
+        copies = {"copy-in": self.copy_in, "copy-out": self.copy_out, "copy-both": self.copy_both}
+        named = [
+            *((name, rate, "operations/s") for name, rate in rates.items()),
+            *((name, rate, "bytes/s") for name, rate in copies.items()),
+            ("launch", self.launch, "s"),
         ]
+        return [
+            Record.of_times(f"limit-{name}", rig.info, 0, [value if unit == "s" else 1 / value], 1.0, unit=unit)
+            for name, value, unit in named
+            if value
+        ]
+
+    def of_link(self, bytes_in: float) -> tuple[str, float] | None:
+        """What the link allows for items of so many bytes, items/s."""
+        return ("copy in", self.copy_in / bytes_in) if self.copy_in else None
+
+    def of_field(self, algorithm: str, counts: Counts | None) -> tuple[str, float] | None:
+        """What the field's products and squares alone allow, items/s."""
+        if counts is None or algorithm not in self.products:
+            return None
+        seconds = counts.multiplications / self.products[algorithm] + counts.squarings / self.squares[algorithm]
+        return "field multiplications", 1 / seconds
+
+
+def tightest(*limits: tuple[str, float] | None) -> tuple[str, float] | None:
+    """The lowest of those that are known."""
+    return min((limit for limit in limits if limit), key=lambda limit: limit[1], default=None)
 
 
 def measure_limits(rig: Rig, runs: int = 7) -> Limits:
@@ -58,15 +80,17 @@ def measure_limits(rig: Rig, runs: int = 7) -> Limits:
     items = max(1 << 12, rig.info.units * 1024 if not rig.info.unified else 0)
     column = {"input": Column.fixed("input", np.zeros(items, np.uint8), 1, items)}
 
-    def rate(operation: str, algorithm: str) -> float:
+    def rate(operation: str, algorithm: str, operations: int = OPERATIONS_AN_ITEM) -> float:
         slot = rig.fill(operation, algorithm, column, items)
-        return items * OPERATIONS_AN_ITEM / statistics.median(rig.kernel_times(slot, runs))
+        return items * operations / statistics.median(rig.kernel_times(slot, runs))
 
     multiply, logic = rate("multiply", "WIDE_MULTIPLY_ADD"), rate("logic", "LOGIC")
+    products = {name: rate("multiply", name, FIELD_OPERATIONS_AN_ITEM) for name in FIELDS}
+    squares = {name: rate("square", name, FIELD_OPERATIONS_AN_ITEM) for name in FIELDS}
     one = rig.fill("nothing", "NOTHING", {"input": Column.fixed("input", np.zeros(32, np.uint8), 1, 32)}, 32)
     launch = statistics.median(rig.times(one, 50 * runs, warm_up=20))
     copies = (0.0, 0.0, 0.0) if rig.info.unified else _copy_rates(rig.driver, rig, runs)
-    return Limits(multiply, logic, *copies, launch)
+    return Limits(multiply, logic, *copies, launch, products, squares)
 
 
 def _copy_rates(driver: Driver, rig: Rig, runs: int) -> tuple[float, float, float]:

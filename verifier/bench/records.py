@@ -24,7 +24,8 @@ __all__ = ["Record", "append_records", "commit_hash", "read_records"]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One measurement. `rate` is the median, in `unit`; `spread` is (largest - smallest) / median of the runs."""
+    """One measurement. `rate` is the median of the runs in `unit`, `median` that of their times in seconds, `spread`
+    (largest - smallest) / median of the rates. What a sweep changed stands in `settings` under the sweep's name."""
 
     case: str
     device: str
@@ -34,6 +35,7 @@ class Record:
     includes: tuple[str, ...] = ()  # transfer, parsing, hashing, gRPC
     limit: str = ""  # what bounds it, and its rate in the same unit times fraction_of_limit
     fraction_of_limit: float | None = None
+    median: float = 0.0
     spread: float = 0.0
     runs: int = 1
     driver: str = ""
@@ -73,6 +75,7 @@ class Record:
             includes=tuple(includes),
             limit=limit[0] if limit else "",
             fraction_of_limit=fraction,
+            median=statistics.median(seconds),
             spread=(max(values) - min(values)) / median,
             runs=len(values),
             driver=_driver_version() if device.kind == "cuda" else device.driver_version,

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from verifier.bench.records import Record, read_records
 
-__all__ = ["amount", "figures_table", "newest", "rewrite"]
+__all__ = ["SWEEPS", "amount", "figures_table", "newest", "rewrite", "swept"]
 
 BEGIN, END = "<!-- figures: written by script/figures from bench/results -->", "<!-- /figures -->"
+SWEEPS = ("batch", "streams", "block-threads", "variant")  # keys of Record.settings that make a point of a sweep
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -29,13 +30,18 @@ def amount(value: float, unit: str) -> str:
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
-    """The latest record of every case, device and batch, in the order of the cases' first appearance."""
-    found: dict[tuple[str, str, int], Record] = {}
+    """The latest record of every case, device, batch and point of a sweep, in the order of their first appearance."""
+    found: dict[tuple[object, ...], Record] = {}
     for record in records:
-        key = (record.case, record.device, record.batch)
+        key = (record.case, record.device, record.batch, *swept(record))
         if key not in found or record.date >= found[key].date:
             found[key] = record
     return list(found.values())
+
+
+def swept(record: Record) -> tuple[str | int | float, ...]:
+    """The axis and the point that a record belongs to; nothing where it is of no sweep."""
+    return next(((axis, record.settings[axis]) for axis in SWEEPS if axis in record.settings), ())
 
 
 def figures_table(records: Iterable[Record]) -> str:
@@ -43,7 +49,7 @@ def figures_table(records: Iterable[Record]) -> str:
 
     A CPU's time on a shared machine is noise; its ratio to a library's in the same run is not.
     """
-    latest = newest(records)
+    latest = [record for record in newest(records) if not swept(record)]
     return "\n".join([*_gpu_rows(latest), "", *_cpu_rows(latest)])
 
 

@@ -1,0 +1,157 @@
+"""A daemon with the router on: from the scheduler's door (suite `daemon`), and from a caller's (suite `e2e`).
+
+sm2-verify-8192-latency-daemon   in the daemon's process: queue, router, worker process, verdicts
+sm2-verify-8192-latency-grpc     by a unary call over a Unix socket, parsing and serialising included
+sm2-verify-unknown-grpc          several callers at once, each with one call after the other
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import numpy as np
+
+from verifier.bench.records import Record
+from verifier.bench.rig import columns_of
+from verifier.bench.signatures import SignatureSet, make_signatures
+from verifier.config import load_settings
+from verifier.daemon import Daemon
+from verifier.drivers import DeviceInfo
+from verifier.errors import SelfTestError
+from verifier.model import Batch
+from verifier.v1 import verifier_pb2, verifier_pb2_grpc
+
+__all__ = ["daemon_records", "e2e_records", "running_daemon"]
+
+CALLERS = 4
+SETTLE_S = 30.0
+ALGORITHM, CASE = "SM2", "sm2-verify"
+
+
+@contextmanager
+def running_daemon(devices: list[str]) -> Iterator[Daemon]:
+    """A daemon with SM2 on a Unix socket of its own and without its other listeners."""
+    with tempfile.TemporaryDirectory(prefix="verifier-bench-") as folder:
+        settings = load_settings(
+            None,
+            {
+                "server": {"listen": [f"unix:{folder}/bench.sock"]},
+                "health": {"listen": []},
+                "admin": {"listen": []},
+                "metrics": {"listen": ""},
+                "status": {"listen": ""},
+                "devices": {"use": devices},
+                "plugins": {"load": ["sm2"]},
+                "log": {"level": "error"},
+            },
+        )
+        with Daemon(settings) as daemon:
+            yield daemon
+
+
+def daemon_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], runs: int) -> Iterator[Record]:
+    """Latency of one batch at a time in the daemon's process."""
+    resolved = daemon.registry.resolve("verify", ALGORITHM)
+    for items in sizes:
+        made = make_signatures(ALGORITHM, items, fault_share=0.01)
+        columns = columns_of(made)
+        batch = Batch(resolved.key({}), items, tuple(columns[name] for name in resolved.operation.inputs))
+
+        def once(batch: Batch = batch, made: SignatureSet = made) -> None:
+            result = daemon.scheduler.submit(batch, caller="bench").result()
+            _check_bits(result.valid, made)
+
+        yield _latency(once, info, items, runs, "daemon", ())
+
+
+def e2e_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], batch: int, runs: int) -> Iterator[Record]:
+    """Latency of a unary call, and the rate of several callers."""
+    with grpc.insecure_channel(daemon.addresses[0], options=[("grpc.max_receive_message_length", -1)]) as channel:
+        stub: Any = verifier_pb2_grpc.VerifierStub(channel)  # type: ignore[no-untyped-call]
+        for items in sizes:
+            made = make_signatures(ALGORITHM, items, fault_share=0.01)
+            request = _request(made)
+
+            def once(request: Any = request, made: SignatureSet = made) -> None:
+                _check_bits(np.frombuffer(stub.Verify(request).valid, np.uint8), made)
+
+            yield _latency(once, info, items, runs, "grpc", ("gRPC",))
+        made = make_signatures(ALGORITHM, min(batch, 1 << 16), fault_share=0.01).tiled(batch)
+        request = _request(made)
+        seconds = []
+        with ThreadPoolExecutor(CALLERS) as pool:
+            for run in range(runs + 1):
+                barrier = threading.Barrier(CALLERS + 1)
+
+                def call(barrier: threading.Barrier = barrier) -> Any:
+                    barrier.wait(SETTLE_S)
+                    return stub.Verify(request)
+
+                calls = [pool.submit(call) for _ in range(CALLERS)]
+                barrier.wait(SETTLE_S)
+                started = time.perf_counter()
+                answers = [each.result() for each in calls]
+                if run:
+                    seconds.append(time.perf_counter() - started)
+                for answer in answers:
+                    _check_bits(np.frombuffer(answer.valid, np.uint8), made)
+        yield Record.of_times(
+            f"{CASE}-unknown-grpc{_suffix(info)}",
+            info,
+            batch,
+            seconds,
+            batch * CALLERS,
+            includes=(*_path(info), "gRPC"),
+            settings={"callers": CALLERS},
+        )
+
+
+def _latency(
+    once: Callable[[], None], info: DeviceInfo, items: int, runs: int, where: str, more: tuple[str, ...]
+) -> Record:
+    for _ in range(2):
+        once()
+    seconds = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        once()
+        seconds.append(time.perf_counter() - started)
+    name = f"{CASE}-{items}-latency-{where}{_suffix(info)}"
+    return Record.of_times(name, info, items, seconds, items, unit="s", includes=(*_path(info), *more))
+
+
+def _request(made: SignatureSet) -> Any:
+    scheme = verifier_pb2.Scheme(
+        algorithm=verifier_pb2.ALGORITHM_SM2,
+        input_kind=verifier_pb2.INPUT_KIND_DIGEST,
+        signature_encoding=verifier_pb2.SIGNATURE_ENCODING_RAW_RS,
+        key_encoding=verifier_pb2.KEY_ENCODING_RAW_XY,
+    )
+    return verifier_pb2.VerifyRequest(
+        items=made.items,
+        scheme=scheme,
+        input=verifier_pb2.Column(data=made.digests.tobytes()),
+        signature=verifier_pb2.Column(data=made.signatures.tobytes()),
+        key=verifier_pb2.Column(data=made.keys.tobytes()),
+    )
+
+
+def _check_bits(valid: np.ndarray[Any, np.dtype[np.uint8]], made: SignatureSet) -> None:
+    bits = np.unpackbits(valid, count=made.items, bitorder="little").astype(bool)
+    if not np.array_equal(bits, made.valid):
+        raise SelfTestError(f"{CASE}: {int((bits != made.valid).sum())} of {made.items} verdicts are wrong")
+
+
+def _suffix(info: DeviceInfo) -> str:
+    return "-cpu" if info.unified else ""
+
+
+def _path(info: DeviceInfo) -> tuple[str, ...]:
+    return ("parsing", "queue") if info.unified else ("transfer", "parsing", "queue")
