@@ -5,6 +5,7 @@ AdapterError
 ├── RefusedError        the daemon refuses this batch, now and later
 │   └── NotServedError  it has no active plugin for the scheme
 ├── AuthenticationError a message's tag is wrong: nothing of it is given
+├── ReplicasError       the daemons of a target do not serve the same plugins
 ├── AnswerError         an answer does not fit its question; nothing in it is used
 ├── UndecidedError      some items have no verdict; `result` holds what is known
 │   ├── DeadlineError     the time was over first
@@ -30,6 +31,7 @@ __all__ = [
     "LedgerError",
     "NotServedError",
     "RefusedError",
+    "ReplicasError",
     "RequestError",
     "UnavailableError",
     "UndecidedError",
@@ -64,6 +66,10 @@ class NotServedError(RefusedError):
 
 class AuthenticationError(AdapterError):
     """A message's tag is wrong: it, its nonce, its key or what was authenticated with it was changed."""
+
+
+class ReplicasError(AdapterError):
+    """The daemons of a target do not serve the same plugins; the text names who serves what."""
 
 
 class AnswerError(AdapterError):

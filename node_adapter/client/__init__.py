@@ -25,6 +25,7 @@ from node_adapter.client._scheme import (
     Scheme,
     SignatureEncoding,
 )
+from node_adapter.client._shared_memory import SharedMemory
 from node_adapter.client._sync import VerifierClient
 from node_adapter.client._tracing import trace_calls
 from node_adapter.client._transport import CHANNEL_OPTIONS, Retry
@@ -56,6 +57,7 @@ __all__ = [
     "Retry",
     "Scheme",
     "Served",
+    "SharedMemory",
     "SignatureEncoding",
     "Transformed",
     "Values",

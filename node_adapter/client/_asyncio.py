@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node_adapter.client._columns import Values
+from node_adapter.client._connections_asyncio import AsyncConnections
 from node_adapter.client._jobs import (
     Chunk,
     Job,
@@ -25,11 +27,13 @@ from node_adapter.client._jobs import (
     registered,
     verify_job,
 )
+from node_adapter.client._replicas import Replica
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
+from node_adapter.client._shared_memory import SharedMemory
 from node_adapter.client._sync import VerifierClient
-from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure, may_retry, retry_after_s
-from node_adapter.client._wire import new_stub, pb
+from node_adapter.client._transport import Retry, failure, may_retry, retry_after_s
+from node_adapter.client._wire import pb
 from node_adapter.errors import RequestError, UnavailableError, UndecidedError
 
 __all__ = ["AsyncVerifierClient"]
@@ -54,21 +58,18 @@ class AsyncVerifierClient:
         chunk_items: int | None = None,
         chunk_bytes: int = 2 << 20,
         fallback: Callable[[], VerifierClient] | None = None,
+        shared_memory: SharedMemory | None = None,
+        same_plugins: bool = False,
     ) -> None:
-        options = list(CHANNEL_OPTIONS)
-        self._channel = (
-            grpc.aio.secure_channel(target, credentials, options)
-            if credentials
-            else grpc.aio.insecure_channel(target, options)
-        )
-        self._stub = new_stub(self._channel)
-        self._target = target
+        self._connections = AsyncConnections(target, credentials)
+        self._same_plugins = same_plugins
         self._timeout_s = timeout_s
         self._retry = retry or Retry()
         self._in_flight = in_flight
         self._chunk_items = chunk_items
-        self._chunk_bytes = chunk_bytes
+        self._chunk_bytes = chunk_bytes if shared_memory is None else 1 << 40
         self._fallback = fallback
+        self._shared_memory = shared_memory
         self._ids = itertools.count(1)
         self._limits: Limits | None = None
 
@@ -82,11 +83,13 @@ class AsyncVerifierClient:
 
     async def close(self) -> None:
         """Ends the connection."""
-        await self._channel.close(None)
+        await self._connections.close()
 
     async def limits(self, timeout_s: float | None = None) -> Limits:
         """What the daemon accepts; asked once. Waits for a daemon that is still starting."""
         if self._limits is None:
+            if self._same_plugins:
+                await self.check_replicas(timeout_s)
             answer = await self.served(timeout_s)
             self._limits = Limits(
                 answer.max_items, answer.max_batch_bytes, answer.max_message_bytes, answer.preferred_items
@@ -96,6 +99,13 @@ class AsyncVerifierClient:
     async def served(self, timeout_s: float | None = None) -> Any:
         """The daemon's limits and the operations that it serves now."""
         return await self._call("GetLimits", pb.GetLimitsRequest(), timeout_s)
+
+    async def check_replicas(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """What each daemon that answers serves, by its target.
+
+        Raises ReplicasError where they serve an operation by different plugins, UnavailableError where none answers.
+        """
+        return await self._connections.check(self._timeout_s if timeout_s is None else timeout_s)
 
     async def verify(
         self,
@@ -112,6 +122,8 @@ class AsyncVerifierClient:
         allow_undecided: bool = False,
     ) -> Verdicts:
         """Verifies one batch of any size."""
+        if key_set:
+            self._one("key_set")
         job = verify_job(
             scheme,
             inputs,
@@ -153,6 +165,7 @@ class AsyncVerifierClient:
 
     async def register_keys(self, algorithm: Algorithm, key_encoding: KeyEncoding, keys: Values) -> int:
         """Registers public keys with the daemon and returns the handle for `key_set`."""
+        self._one("keys")
         answer = await self._call("RegisterKeys", register_request(algorithm, key_encoding, keys), None)
         try:
             return registered(answer)
@@ -165,12 +178,11 @@ class AsyncVerifierClient:
         await self._call("ReleaseKeys", pb.ReleaseKeysRequest(key_set=key_set), None)
 
     async def _call(self, method: str, request: Any, timeout_s: float | None) -> Any:
-        seconds = self._timeout_s if timeout_s is None else timeout_s
-        try:
-            return await getattr(self._stub, method)(request, timeout=seconds, wait_for_ready=True)
-        except grpc.aio.AioRpcError as error:
-            late = f"no daemon answered at {self._target} within {seconds:.3g} s"
-            raise failure(error.code(), error.details() or "", late) from None
+        return await self._connections.first(method, request, self._timeout_s if timeout_s is None else timeout_s)
+
+    def _one(self, what: str) -> None:
+        if self._connections.replicas.several:
+            raise RequestError(what, "a handle belongs to one daemon, and this client has several: send key_table")
 
     async def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = await self._ask(job, timeout_s)
@@ -190,23 +202,49 @@ class AsyncVerifierClient:
             limits = await self.limits(max(0.0, deadline - time.monotonic()))
         except UndecidedError as error:
             return job.failed(Chunk(0, job.items), error)
+        self._connections.refresh()
+        doubtful: set[Replica] = set()
+        result = await self._fly(job, limits, deadline, frozenset(), doubtful)
+        missing = np.flatnonzero(~result.decided)
+        elsewhere = doubtful and self._connections.replicas.elsewhere(doubtful)
+        if missing.size and elsewhere and time.monotonic() < deadline:
+            later = await self._fly(job.only(missing), limits, deadline, frozenset(doubtful), set())
+            result = merge(result, missing, later)
+        return result
+
+    async def _fly(
+        self, job: Job[R], limits: Limits, deadline: float, avoid: AbstractSet[Replica], doubtful: set[Replica]
+    ) -> R:
+        """The result of a job. Those who left items of it undecided are added to `doubtful`."""
         room = asyncio.Semaphore(self._in_flight)
         chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
-        tasks = [asyncio.create_task(self._chunk(job, chunk, room, deadline)) for chunk in chunks]
+        tasks = [
+            asyncio.create_task(self._chunk(job, chunk, room, deadline, set(avoid), doubtful)) for chunk in chunks
+        ]
         try:
             return join(await asyncio.gather(*tasks))
         finally:
             for task in tasks:
                 task.cancel()
 
-    async def _chunk(self, job: Job[R], chunk: Chunk, room: asyncio.Semaphore, deadline: float) -> R:
-        method: Any = getattr(self._stub, job.method)
+    async def _chunk(
+        self,
+        job: Job[R],
+        chunk: Chunk,
+        room: asyncio.Semaphore,
+        deadline: float,
+        avoid: set[Replica],
+        doubtful: set[Replica],
+    ) -> R:
+        replicas = self._connections.replicas
         for attempt in itertools.count():
             try:
                 async with room:
-                    sent = job.request(chunk, next(self._ids))
+                    sent = job.request(chunk, next(self._ids), self._shared_memory)
+                    replica = replicas.pick(avoid)
+                    method: Any = getattr(replica.stub, job.method)
                     response = await method(sent.request, timeout=max(0.0, deadline - time.monotonic()))
-                return job.answer(response, sent)
+                part = job.answer(response, sent)
             except (grpc.aio.UsageError, asyncio.CancelledError):
                 # A closed channel cancels its calls; a cancelled task must stay cancelled.
                 task = asyncio.current_task()
@@ -217,9 +255,25 @@ class AsyncVerifierClient:
                 error = failure(rpc.code(), rpc.details() or "")
                 if not isinstance(error, UndecidedError):
                     raise error from None
-                delay = self._retry.delay_s(attempt, retry_after_s(rpc.trailing_metadata()))
+                asked_s = retry_after_s(rpc.trailing_metadata())
+                if rpc.code() is grpc.StatusCode.UNAVAILABLE:
+                    replicas.failed(replica)
+                elif rpc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    replicas.full(replica, asked_s)
+                avoid.add(replica)
+                delay = 0.0
+                if not replicas.elsewhere(avoid):
+                    delay = self._retry.delay_s(attempt, asked_s)
+                    avoid.clear()
                 last = attempt + 1 >= self._retry.attempts or time.monotonic() + delay >= deadline
                 if last or not may_retry(rpc.code()):
                     return job.failed(chunk, error)
+            else:
+                if part.decided.all():
+                    replicas.answered(replica)
+                else:
+                    replicas.failed(replica)
+                    doubtful.add(replica)
+                return part
             await asyncio.sleep(delay)
         raise AssertionError("unreachable")

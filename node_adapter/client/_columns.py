@@ -44,10 +44,15 @@ class Column:
 
     def parts(self, start: int, stop: int) -> tuple[bytes, bytes]:
         """Data and offsets of the items from `start` to `stop`, as the contract has them."""
+        data, offsets = self.views(start, stop)
+        return data.tobytes(), offsets
+
+    def views(self, start: int, stop: int) -> tuple[npt.NDArray[np.uint8], bytes]:
+        """As `parts`, with the data where they are."""
         if self.offsets is None:
-            return self.data[start * self.stride : stop * self.stride].tobytes(), b""
+            return self.data[start * self.stride : stop * self.stride], b""
         offsets = self.offsets[start : stop + 1]
-        return self.data[offsets[0] : offsets[-1]].tobytes(), (offsets - offsets[0]).astype("<u4").tobytes()
+        return self.data[offsets[0] : offsets[-1]], (offsets - offsets[0]).astype("<u4").tobytes()
 
 
 def pack(name: str, values: Values, width: int | None, items: int | None = None) -> Column:

@@ -6,12 +6,15 @@ import heapq
 import queue
 import time
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Generic, TypeVar
 
 import grpc
 
 from node_adapter.client._jobs import Chunk, Job, Sent
+from node_adapter.client._replicas import Replica, Replicas
 from node_adapter.client._results import Result
+from node_adapter.client._shared_memory import SharedMemory
 from node_adapter.client._transport import Retry, failure, may_retry, retry_after_s
 from node_adapter.errors import UnavailableError, UndecidedError
 
@@ -21,11 +24,12 @@ R = TypeVar("R", bound=Result)
 
 
 class Flight(Generic[R]):
-    """`call` is the RPC's multi-callable; `ids` gives request ids; at most `in_flight` requests are under way."""
+    """`ids` gives request ids; at most `in_flight` requests are under way; none goes to replicas in `avoid` unless
+    there is no other. `doubtful` are those that answered and left items undecided."""
 
     def __init__(
         self,
-        call: Any,
+        replicas: Replicas,
         job: Job[R],
         chunks: Sequence[Chunk],
         *,
@@ -33,8 +37,13 @@ class Flight(Generic[R]):
         retry: Retry,
         in_flight: int,
         deadline: float,
+        memory: SharedMemory | None = None,
+        avoid: AbstractSet[Replica] = frozenset(),
     ) -> None:
-        self._call = call
+        self.doubtful: set[Replica] = set()
+        self._memory = memory
+        self._replicas = replicas
+        self._avoid = {number: set(avoid) for number in range(len(chunks))}
         self._job = job
         self._chunks = chunks
         self._ids = ids
@@ -43,7 +52,7 @@ class Flight(Generic[R]):
         self._deadline = deadline
         self._parts: dict[int, R] = {}
         self._waiting = [(0.0, number, 0) for number in range(len(chunks))]  # (when, chunk, attempt): a heap
-        self._flying: dict[Any, tuple[int, int, Sent]] = {}  # call: (chunk, attempt, what was sent)
+        self._flying: dict[Any, tuple[int, int, Sent, Replica]] = {}  # call: (chunk, attempt, what was sent, where)
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def parts(self) -> list[R]:
@@ -61,13 +70,15 @@ class Flight(Generic[R]):
         now = time.monotonic()
         while self._waiting and self._waiting[0][0] <= now and len(self._flying) < self._in_flight:
             _, number, attempt = heapq.heappop(self._waiting)
-            sent = self._job.request(self._chunks[number], next(self._ids))
+            sent = self._job.request(self._chunks[number], next(self._ids), self._memory)
+            replica = self._replicas.pick(self._avoid[number])
+            method: Any = getattr(replica.stub, self._job.method)
             try:
-                call = self._call.future(sent.request, timeout=max(0.0, self._deadline - now))
+                call = method.future(sent.request, timeout=max(0.0, self._deadline - now))
             except ValueError:  # grpc's answer on a closed channel
                 self._fail(number, UnavailableError("the client is closed"))
                 continue
-            self._flying[call] = number, attempt, sent
+            self._flying[call] = number, attempt, sent, replica
             call.add_done_callback(self._done.put)
 
     def _receive(self) -> None:
@@ -81,16 +92,31 @@ class Flight(Generic[R]):
             call = self._done.get(timeout=wait)
         except queue.Empty:
             return
-        number, attempt, sent = self._flying.pop(call)
+        number, attempt, sent, replica = self._flying.pop(call)
         code = call.code()
         if code is grpc.StatusCode.OK:
-            self._parts[number] = self._job.answer(call.result(), sent)
+            part = self._job.answer(call.result(), sent)
+            self._parts[number] = part
+            if part.decided.all():
+                self._replicas.answered(replica)
+            else:
+                self._replicas.failed(replica)
+                self.doubtful.add(replica)
             return
         error = failure(code, call.details() or "")
         if not isinstance(error, UndecidedError):
             raise error
+        asked_s = retry_after_s(call.trailing_metadata())
+        if code is grpc.StatusCode.UNAVAILABLE:
+            self._replicas.failed(replica)
+        elif code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+            self._replicas.full(replica, asked_s)
         if may_retry(code) and attempt + 1 < self._retry.attempts:
-            again = time.monotonic() + self._retry.delay_s(attempt, retry_after_s(call.trailing_metadata()))
+            self._avoid[number].add(replica)
+            again = time.monotonic()
+            if not self._replicas.elsewhere(self._avoid[number]):
+                again += self._retry.delay_s(attempt, asked_s)
+                self._avoid[number].clear()
             if again < self._deadline:
                 heapq.heappush(self._waiting, (again, number, attempt + 1))
                 return

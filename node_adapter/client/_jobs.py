@@ -15,6 +15,7 @@ import numpy.typing as npt
 from node_adapter.client._columns import Column, Values, pack, take, unique
 from node_adapter.client._results import Digests, Recovered, Result, Served, Verdicts, expand
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
+from node_adapter.client._shared_memory import SharedMemory
 from node_adapter.client._wire import pb
 from node_adapter.errors import AnswerError, RequestError, UndecidedError
 from verifier.columns_digest import columns_digest
@@ -117,19 +118,27 @@ class Job(Generic[R]):
             start = stop
         return chunks
 
-    def request(self, chunk: Chunk, request_id: int) -> Sent:
-        """The contract's message for one chunk."""
+    def request(self, chunk: Chunk, request_id: int, memory: SharedMemory | None = None) -> Sent:
+        """The contract's message for one chunk. Columns that lie in `memory` are sent as their places there."""
         request = self.make()
         request.request_id = request_id
         request.items = chunk.items
-        told: list[bytes] = []
+        told: list[bytes | memoryview] = []
         for name in _COLUMNS[self.method]:
             column = self.columns.get(name)
-            data, offsets = column.parts(chunk.start, chunk.stop) if column else (b"", b"")
-            told += [data, offsets]
-            if data or offsets:
-                field = getattr(request, name)
-                field.data, field.offsets = data, offsets
+            if column is None:
+                told += [b"", b""]
+                continue
+            data, offsets = column.views(chunk.start, chunk.stop)
+            told += [data.data, offsets]
+            field = getattr(request, name)
+            place = memory.place_of(data) if memory else None
+            if place is not None:
+                field.shared_data.CopyFrom(place)
+            elif data.size:
+                field.data = data.tobytes()
+            if offsets:
+                field.offsets = offsets
         if self.method == "Verify":
             told.append(self.table)
         return Sent(request, chunk, columns_digest(*told))

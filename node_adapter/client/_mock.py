@@ -18,6 +18,7 @@ import grpc
 import numpy as np
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from node_adapter.client._scheme import (
     Algorithm,
@@ -63,7 +64,8 @@ class MockVerifier:
             client = VerifierClient(daemon.target)
 
     `verify` gives one verifier.model.Code an item; `recover` gives (codes, keys, addresses) with zeros where not
-    valid. `fail` makes the next calls fail, `alter` changes the next answer, and `requests` holds what came in.
+    valid. `fail` makes the next calls fail, `alter` changes the next answer, `serving` says what health says, and
+    `requests` holds what came in.
     """
 
     def __init__(
@@ -93,8 +95,11 @@ class MockVerifier:
         self._lock = threading.Lock()
         self._failures: list[tuple[Callable[[Any], bool], grpc.StatusCode, str, float | None]] = []
         self._changes: list[Callable[[Any], None]] = []
-        self._server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", -1)])
+        self._health = health.HealthServicer()
+        self._server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", -1)])
         add_servicer(_Servicer(self), self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self.serving(True)
         self._port = self._server.add_insecure_port("127.0.0.1:0")
 
     @property
@@ -110,6 +115,12 @@ class MockVerifier:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.stop(0).wait()
+
+    def serving(self, serves: bool) -> None:
+        """What the health service says from now on: clients of several daemons ask only those that serve."""
+        code = health_pb2.HealthCheckResponse.SERVING if serves else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in ("", "verifier.v1.Verifier"):
+            self._health.set(service, code)
 
     def fail(
         self,

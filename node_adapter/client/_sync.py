@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node_adapter.client._columns import Values
+from node_adapter.client._connections import Connections
 from node_adapter.client._flight import Flight
 from node_adapter.client._jobs import (
     Chunk,
@@ -25,10 +27,12 @@ from node_adapter.client._jobs import (
     registered,
     verify_job,
 )
+from node_adapter.client._replicas import Replica
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
-from node_adapter.client._transport import CHANNEL_OPTIONS, Retry, failure
-from node_adapter.client._wire import new_stub, pb
+from node_adapter.client._shared_memory import SharedMemory
+from node_adapter.client._transport import Retry
+from node_adapter.client._wire import pb
 from node_adapter.errors import RequestError, UndecidedError
 
 __all__ = ["VerifierClient"]
@@ -43,15 +47,20 @@ class VerifierClient:
             verdicts = client.verify(scheme, messages, signatures, keys)
             verdicts.valid  # numpy bool array
 
-    `target` is a gRPC target; one that names several daemons ("ipv4:10.0.0.1:50051,10.0.0.2:50051") spreads the
-    calls over them. Batches are cut by the daemon's limits, and `in_flight` requests of a batch are under way at
-    once. Safe to use from several threads. Every call raises RequestError, RefusedError, AnswerError, or, where
-    items stay without a verdict, UndecidedError; with `allow_undecided` the result is returned and says which.
+    `target` is a gRPC target. Of several daemons ("ipv4:10.0.0.1:50051,10.0.0.2:50051", or all addresses of
+    "dns:///verifier:50051") each gets requests in turn while its health service says SERVING; what one leaves without
+    an answer or undecided is asked elsewhere at once, and that one is left alone for a while. With `same_plugins` all
+    of them must serve the same ones (ReplicasError). Batches are cut by the daemon's limits, and `in_flight` requests
+    of a batch are under way at once. Safe to use from several threads.
+
+    Every call raises RequestError, RefusedError, AnswerError, or, where items stay without a verdict, UndecidedError;
+    with `allow_undecided` the result is returned and says which.
 
     `fallback` gives another client, such as node_adapter.LocalVerifier's, which is asked about what stayed undecided.
     Its time, its own `timeout_s`, begins when this client's is over: leave room for it in your deadlines.
 
-    `interceptors` are gRPC's, such as `trace_calls()`.
+    `interceptors` are gRPC's, such as `trace_calls()`. Columns that lie in `shared_memory` are read there, not sent,
+    and not cut by `chunk_bytes`.
     """
 
     def __init__(
@@ -67,21 +76,18 @@ class VerifierClient:
         submit_threads: int = 8,
         fallback: Callable[[], VerifierClient] | None = None,
         interceptors: Sequence[Any] = (),
+        shared_memory: SharedMemory | None = None,
+        same_plugins: bool = False,
     ) -> None:
-        options = list(CHANNEL_OPTIONS)
-        self._channel = (
-            grpc.secure_channel(target, credentials, options)
-            if credentials
-            else grpc.insecure_channel(target, options)
-        )
-        self._stub = new_stub(grpc.intercept_channel(self._channel, *interceptors) if interceptors else self._channel)
-        self._target = target
+        self._connections = Connections(target, credentials, interceptors)
+        self._same_plugins = same_plugins
         self._timeout_s = timeout_s
         self._retry = retry or Retry()
         self._in_flight = in_flight
         self._chunk_items = chunk_items
-        self._chunk_bytes = chunk_bytes
+        self._chunk_bytes = chunk_bytes if shared_memory is None else 1 << 40
         self._fallback = fallback
+        self._shared_memory = shared_memory
         self._ids = itertools.count(1)
         self._pool = ThreadPoolExecutor(submit_threads, thread_name_prefix="verifier-client")
         self._limits: Limits | None = None
@@ -96,12 +102,14 @@ class VerifierClient:
 
     def close(self) -> None:
         """Ends the connection. Batches under way end with UnavailableError."""
-        self._channel.close()
+        self._connections.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def limits(self, timeout_s: float | None = None) -> Limits:
         """What the daemon accepts; asked once. Waits for a daemon that is still starting."""
         if self._limits is None:
+            if self._same_plugins:
+                self.check_replicas(timeout_s)
             answer = self.served(timeout_s)
             self._limits = Limits(
                 answer.max_items, answer.max_batch_bytes, answer.max_message_bytes, answer.preferred_items
@@ -111,6 +119,13 @@ class VerifierClient:
     def served(self, timeout_s: float | None = None) -> Any:
         """The daemon's limits and the operations that it serves now."""
         return self._call("GetLimits", pb.GetLimitsRequest(), timeout_s)
+
+    def check_replicas(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """What each daemon that answers serves, by its target.
+
+        Raises ReplicasError where they serve an operation by different plugins, UnavailableError where none answers.
+        """
+        return self._connections.check(self._timeout_s if timeout_s is None else timeout_s)
 
     def verify(
         self,
@@ -131,6 +146,8 @@ class VerifierClient:
         Each field is a list of bytes, or one buffer or uint8 array where the scheme fixes its width. `keys` are
         indices (uint32) where the scheme says INDEX. With `deduplicate`, equal items are sent once.
         """
+        if key_set:
+            self._one("key_set")
         job = verify_job(
             scheme,
             inputs,
@@ -161,6 +178,8 @@ class VerifierClient:
 
         The timeout runs from now. Columns are checked before this returns.
         """
+        if key_set:
+            self._one("key_set")
         job = verify_job(
             scheme,
             inputs,
@@ -206,6 +225,7 @@ class VerifierClient:
 
         Raises RequestError naming the first keys that are not keys of the curve.
         """
+        self._one("keys")
         answer = self._call("RegisterKeys", register_request(algorithm, key_encoding, keys), None)
         try:
             return registered(answer)
@@ -218,12 +238,11 @@ class VerifierClient:
         self._call("ReleaseKeys", pb.ReleaseKeysRequest(key_set=key_set), None)
 
     def _call(self, method: str, request: Any, timeout_s: float | None) -> Any:
-        seconds = self._timeout_s if timeout_s is None else timeout_s
-        try:
-            return getattr(self._stub, method)(request, timeout=seconds, wait_for_ready=True)
-        except grpc.RpcError as error:
-            late = f"no daemon answered at {self._target} within {seconds:.3g} s"
-            raise failure(error.code(), error.details() or "", late) from None
+        return self._connections.first(method, request, self._timeout_s if timeout_s is None else timeout_s)
+
+    def _one(self, what: str) -> None:
+        if self._connections.replicas.several:
+            raise RequestError(what, "a handle belongs to one daemon, and this client has several: send key_table")
 
     def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = self._ask(job, timeout_s)
@@ -241,14 +260,32 @@ class VerifierClient:
             limits = self.limits(max(0.0, deadline - time.monotonic()))
         except UndecidedError as error:
             return job.failed(Chunk(0, job.items), error)
-        chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
+        self._connections.refresh()
+        result, doubtful = self._fly(job, limits, deadline, frozenset())
+        missing = np.flatnonzero(~result.decided)
+        if (
+            missing.size
+            and doubtful
+            and self._connections.replicas.elsewhere(doubtful)
+            and time.monotonic() < deadline
+        ):
+            later, _ = self._fly(job.only(missing), limits, deadline, doubtful)
+            result = merge(result, missing, later)
+        return result
+
+    def _fly(
+        self, job: Job[R], limits: Limits, deadline: float, avoid: AbstractSet[Replica]
+    ) -> tuple[R, AbstractSet[Replica]]:
+        """The result of a job, and who left items of it undecided."""
         flight = Flight(
-            getattr(self._stub, job.method),
+            self._connections.replicas,
             job,
-            chunks,
+            job.chunks(limits, self._chunk_items, self._chunk_bytes),
             ids=self._ids,
             retry=self._retry,
             in_flight=self._in_flight,
             deadline=deadline,
+            memory=self._shared_memory,
+            avoid=avoid,
         )
-        return join(flight.parts())
+        return join(flight.parts()), flight.doubtful

@@ -21,11 +21,10 @@ from node_adapter.errors import (
     UndecidedError,
 )
 
-__all__ = ["CHANNEL_OPTIONS", "Retry", "failure", "may_retry", "retry_after_s"]
+__all__ = ["CHANNEL_OPTIONS", "Retry", "channel_options", "failure", "may_retry", "retry_after_s"]
 
 # Large frames and windows are worth two to three times the throughput on batches of megabytes. The daemon allows
-# pings this often, also on an idle connection, so that a dead peer is noticed before a block arrives. Where the
-# target names several daemons, calls go round them and around those that are down.
+# pings this often, also on an idle connection, so that a dead peer is noticed before a block arrives.
 CHANNEL_OPTIONS: Sequence[tuple[str, Any]] = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -39,6 +38,12 @@ CHANNEL_OPTIONS: Sequence[tuple[str, Any]] = (
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
 )
+
+# Only this policy watches the health service, also where a channel has one address.
+_WATCHED = {
+    "loadBalancingConfig": [{"round_robin": {}}],
+    "healthCheckConfig": {"serviceName": "verifier.v1.Verifier"},
+}
 
 _PASSING = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -70,6 +75,16 @@ class Retry:
     def delay_s(self, attempt: int, asked_s: float) -> float:
         """Seconds to wait after the failed attempt number `attempt` (from 0)."""
         return asked_s + self.random.uniform(0, min(self.cap_s, self.base_s * 2**attempt))
+
+
+def channel_options(name: str = "", *, watch_health: bool = False) -> list[tuple[str, Any]]:
+    """Options of a channel. `name`: whom the daemon's certificate must be for, where the address does not say it."""
+    options = [option for option in CHANNEL_OPTIONS if not (watch_health and option[0] == "grpc.service_config")]
+    if watch_health:
+        options.append(("grpc.service_config", json.dumps(_WATCHED)))
+    if name:
+        options += [("grpc.ssl_target_name_override", name), ("grpc.default_authority", name)]
+    return options
 
 
 def may_retry(code: grpc.StatusCode) -> bool:
