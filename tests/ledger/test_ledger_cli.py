@@ -70,6 +70,7 @@ def test_what_cannot_be_read_ends_it_with_2_and_is_named(dataset, tmp_path):
         (["verify", "."], "no *.parquet file is in this folder"),
         (["export", "--format", "ethereum", "--out", "data", "missing.rlp"], "FileNotFoundError"),
         (["export", "--format", "ethereum", "--out", "data", "a/x", "b/x"], "would be written to x.parquet"),
+        (["export", "--format", "bitcoin", "--jobs", 2, "--out", "data", "x"], "one job reads them"),
         (["export", "--format", "morse", "--out", "data", "x"], "morse"),
     ],
 )
@@ -96,9 +97,11 @@ def test_a_missing_extra_is_named(tmp_path):
 
 def test_real_chains_are_exported_and_verified(shared, tmp_path):
     """The counts that `verifier verify` gives for the same files."""
-    real = shared / "real"
-    done = ledger("export", "--format", "ethereum", "--out", tmp_path / "chain", real / "ethereum-chain.rlp")
+    names = ("ethereum-chain.rlp", "ethereum-blockchain.blocks")
+    files = [shared / "real" / name for name in names]
+    done = ledger("export", "--format", "ethereum", "--jobs", 2, "--out", tmp_path / "chain", *files)
     assert done.returncode == 0, done.stderr
+    assert "600 blocks, 603 transactions, 604 rows, 0 not verifiable" in done.stdout
     done = ledger("verify", tmp_path / "chain", "--device", "cpu", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["signatures"] == {"VALID": 604}
+    assert json.loads(done.stdout)["signatures"] == {"VALID": 604 + 32}

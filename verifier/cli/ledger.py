@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from node_adapter.errors import AdapterError
 from node_adapter.formats import fisco
-from verifier.cli._formats import BlockFormat, block_reader
+from verifier.cli._formats import BlockFormat, Reader, block_reader
 from verifier.errors import VerifierError
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ def export_(
     ] = None,
     crypto: Annotated[fisco.Crypto, typer.Option(help="fisco: the chain's algorithms.")] = fisco.Crypto.sm2,
     group_rows: Annotated[int, typer.Option(min=1, help="Rows of a row group, about.")] = 65_536,
+    jobs: Annotated[int, typer.Option(min=1, help="Files that are read at the same time, in processes.")] = 1,
 ) -> None:
     """Write every signature of these files to Parquet, ready for `verifier ledger verify`.
 
@@ -60,27 +64,49 @@ def export_(
 
     Ends with 0 when all files were read to their end. 2: one broke off; what came before is in the dataset.
     """
+    if jobs > 1 and format_ is BlockFormat.bitcoin:
+        raise typer.BadParameter(
+            "Bitcoin's blocks spend what earlier ones made: one job reads them", param_hint="--jobs"
+        )
     with _failures():
-        from node_adapter.ledger import export
-
         read = block_reader(format_, chain_id=chain_id, spent=spent, crypto=crypto)
-        names = [f"{file.name}.parquet" for file in files]
+        names = [file.name for file in files]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise typer.BadParameter(f"several files would be written to {', '.join(twice)}; export them apart")
+            raise typer.BadParameter(
+                f"several files would be written to {', '.join(twice)}.parquet; export them apart"
+            )
         broken = False
-        with _progress("files") as progress:
-            for file in progress.track(files, description="exporting"):
-                done = export(read(file.read_bytes()), out / f"{file.name}.parquet", group_rows=group_rows)
-                progress.console.print(
-                    f"{out / file.name}.parquet: {done.blocks} blocks, {done.transactions} transactions, "
-                    f"{done.rows} rows, {done.not_verifiable} not verifiable",
-                    highlight=False,
-                    soft_wrap=True,
-                )
-                if done.error:
+        with _progress("files") as progress, _processes(jobs) as run:
+            work = run(partial(_export_file, read, out, group_rows), files)
+            for text, error in progress.track(work, total=len(files), description="exporting"):
+                progress.console.print(text, highlight=False, soft_wrap=True)
+                if error:
                     broken = True
-                    Console(stderr=True).print(f"[red]cannot be read[/red]: {file}: {done.error}", soft_wrap=True)
+                    Console(stderr=True).print(f"[red]cannot be read[/red]: {error}", soft_wrap=True)
     raise typer.Exit(EXIT_FAILED if broken else 0)
+
+
+def _export_file(read: Reader, out: Path, group_rows: int, file: Path) -> tuple[str, str]:
+    """What was exported, and where the file broke off."""
+    from node_adapter.ledger import export
+
+    target = out / f"{file.name}.parquet"
+    done = export(read(file.read_bytes()), target, group_rows=group_rows)
+    text = (
+        f"{target}: {done.blocks} blocks, {done.transactions} transactions, {done.rows} rows, "
+        f"{done.not_verifiable} not verifiable"
+    )
+    return text, f"{file}: {done.error}" if done.error else ""
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Callable[..., Iterable[tuple[str, str]]]]:
+    """`map` over so many processes, or in this one."""
+    if count == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+        yield pool.map
 
 
 @_app.command()
