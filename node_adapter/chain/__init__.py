@@ -1,35 +1,61 @@
-"""A simulated permissioned chain whose validators verify through the daemon."""
+"""A permissioned chain of our own, whose nodes verify through the middleware: PBFT, simulated or in real time."""
 
-from node_adapter.chain._block import CONSENSUS_SCHEME, Block, Header, Phase, Proposal, Vote
+from node_adapter.chain._block import Block, Header
+from node_adapter.chain._client import Client, Request, requests_of
 from node_adapter.chain._faults import FAULTS, Fault
-from node_adapter.chain._keys import SigningKey
+from node_adapter.chain._keys import P256Key, SigningKey
+from node_adapter.chain._ledger import Ledger
+from node_adapter.chain._libraries import by_library
+from node_adapter.chain._membership import MEMBER_SCHEME, Identity, Membership, issue_members
+from node_adapter.chain._network import Conditions, Network
+from node_adapter.chain._node import Node, NodeSettings
 from node_adapter.chain._pool import Pool, PoolEntry, cache_folder, make_pool
-from node_adapter.chain._simulation import Report, Simulation
+from node_adapter.chain._questions import Point, Question
+from node_adapter.chain._realtime import Asked, Engine, Library, Middleware, RealTime
+from node_adapter.chain._report import Report, report_of
+from node_adapter.chain._simulation import Simulation
 from node_adapter.chain._state import State
-from node_adapter.chain._sync import catch_up
-from node_adapter.chain._transaction import TRANSACTION_SCHEME, Transaction
-from node_adapter.chain._validator import Committed, Validator
+from node_adapter.chain._transaction import TRANSACTION_SCHEME, TRANSACTION_SCHEMES, Transaction
+from node_adapter.chain._verdicts import RememberedVerdicts, by_middleware
 
 __all__ = [
-    "CONSENSUS_SCHEME",
     "FAULTS",
+    "MEMBER_SCHEME",
     "TRANSACTION_SCHEME",
+    "TRANSACTION_SCHEMES",
+    "Asked",
     "Block",
-    "Committed",
+    "Client",
+    "Conditions",
+    "Engine",
     "Fault",
     "Header",
-    "Phase",
+    "Identity",
+    "Ledger",
+    "Library",
+    "Membership",
+    "Middleware",
+    "Network",
+    "Node",
+    "NodeSettings",
+    "P256Key",
+    "Point",
     "Pool",
     "PoolEntry",
-    "Proposal",
+    "Question",
+    "RealTime",
+    "RememberedVerdicts",
     "Report",
+    "Request",
     "SigningKey",
     "Simulation",
     "State",
     "Transaction",
-    "Validator",
-    "Vote",
+    "by_library",
+    "by_middleware",
     "cache_folder",
-    "catch_up",
+    "issue_members",
     "make_pool",
+    "report_of",
+    "requests_of",
 ]

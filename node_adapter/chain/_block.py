@@ -1,93 +1,70 @@
-"""Blocks and votes, their canonical bytes, and their signatures."""
+"""Blocks and their canonical bytes."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
 
-from node_adapter.chain._keys import SigningKey
-from node_adapter.chain._transaction import Transaction
-from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding
+from msgspec import Meta
 
-__all__ = ["CONSENSUS_SCHEME", "Block", "Header", "Phase", "Proposal", "Vote", "transactions_root"]
+from node_adapter.chain._transaction import U32, U63, Transaction
 
-CONSENSUS_SCHEME = Scheme(Algorithm.SM2, InputKind.MESSAGE, SignatureEncoding.RAW_RS, KeyEncoding.RAW_XY)
+__all__ = ["GENESIS", "Block", "Header", "transactions_root"]
+
+Hash = Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+GENESIS = bytes(32)  # the hash that block 1 follows
 
 _HEADER = struct.Struct(">4sIQ32sI32s32s")
-_VOTE = struct.Struct(">4sBQI32s32sI")
 
 
 def transactions_root(transactions: Sequence[Transaction]) -> bytes:
-    """SHA-256 over the hashes of all transactions, spoilt ones included."""
+    """SHA-256 over the hashes of all transactions."""
     return hashlib.sha256(b"".join(tx.hash for tx in transactions)).digest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Header:
-    """What a block commits to. `state` is the root before the block."""
+    """What a block commits to. `state` is the root after the block; heights count from 1.
 
-    chain: int
-    height: int
-    previous: bytes
-    proposer: int
-    transactions: bytes
-    state: bytes
+    The view is not part of it: a new view's primary proposes the very same block again.
+    """
+
+    chain: U32
+    height: U63
+    previous: Hash
+    proposer: U32
+    transactions: Hash
+    state: Hash
 
     def body(self) -> bytes:
-        """The bytes that the proposer signs."""
+        """The bytes that are hashed."""
         fields = (self.chain, self.height, self.previous, self.proposer, self.transactions, self.state)
         return _HEADER.pack(b"VBH1", *fields)
 
-    @property
+    @cached_property
     def hash(self) -> bytes:
-        """SHA-256 over the body: the block's name."""
+        """SHA-256 over the body: the block's name, which votes are for."""
         return hashlib.sha256(self.body()).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A header and its transactions in order. A rejected transaction stays in its block, with no effect."""
+    """A header and its transactions in order, every one of which is valid and was applied."""
 
     header: Header
     transactions: tuple[Transaction, ...]
 
+    @property
+    def hash(self) -> bytes:
+        """The header's hash."""
+        return self.header.hash
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A block that its proposer signed (r || s over the header's body)."""
-
-    block: Block
-    view: int
-    signature: bytes
-
-
-class Phase(IntEnum):
-    """A vote's step."""
-
-    PREPARE = 1
-    COMMIT = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Vote:
-    """A validator's word that a block leads to a result. `result` covers the state after it and every rejection."""
-
-    phase: Phase
-    height: int
-    view: int
-    block: bytes
-    result: bytes
-    validator: int
-    signature: bytes = b""
-
-    def body(self) -> bytes:
-        """The bytes that are signed."""
-        fields = (self.phase, self.height, self.view, self.block, self.result, self.validator)
-        return _VOTE.pack(b"VVT1", *fields)
-
-    def signed(self, key: SigningKey) -> Vote:
-        """The same vote with its signature, r || s."""
-        return replace(self, signature=key.sign(self.body()))
+    @property
+    def height(self) -> int:
+        """The header's height."""
+        return self.header.height

@@ -1,59 +1,134 @@
-"""Catching up: a node that was away verifies the blocks that others committed, many at once."""
+"""Catching up: blocks that others committed are verified many at once, and taken only with their certificates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Protocol
 
-from node_adapter.chain._block import Phase, Vote, transactions_root
-from node_adapter.chain._validator import Committed, Validator, quorum
-from node_adapter.client import Priority
-from node_adapter.errors import ChainError
+from node_adapter.chain._host import Handle, Host
+from node_adapter.chain._ledger import Ledger
+from node_adapter.chain._membership import Membership
+from node_adapter.chain._messages import BlockRequest, Blocks, Committed
+from node_adapter.chain._questions import Codes, Point, Question, ask
+from node_adapter.chain._state import State
+from node_adapter.chain._view_change import certificate_matches, committed_follows
+from node_adapter.client import Scheme
+from verifier.model import Code
 
-__all__ = ["catch_up"]
+__all__ = ["CatchUp"]
 
 
-def catch_up(validator: Validator, offered: Sequence[Committed]) -> None:
-    """Takes over the blocks that follow the validator's own, from a peer that it does not trust.
+class _Node(Protocol):
+    """What catching up needs of its node."""
 
-    All their transactions are one batch, and all their votes another. A block counts only with a quorum of the
-    members' votes for the very result that this node finds itself. Raises ChainError at the first block that does
-    not; the blocks before it are kept. Raises UndecidedError where the middleware gives no verdict, and keeps none.
+    state: State
+
+    def commit(self, committed: Committed, state: State) -> None:
+        """Puts a block on the chain."""
+
+    def stop(self, problem: str) -> None:
+        """Nothing can be right any more."""
+
+
+class CatchUp:
+    """Asks one peer at a time for the blocks above the node's own, `most` at once.
+
+    The peer is not trusted: a block counts with a quorum's signed commits for it, and even then only if this node
+    itself finds every transaction valid and the state that the header names. If it does not, more than f members
+    are faulty, or this node's verifier is: the node stops.
     """
-    if not offered:
-        return
-    checker, members = validator.checker, validator.members
-    votes = [[vote for vote in block.votes if vote.validator < len(members)] for block in offered]
-    all_transactions = [tx for committed in offered for tx in committed.block.transactions]
-    asked = checker.transactions(all_transactions, Priority.BULK, kind="sync")
-    flat = [vote for block_votes in votes for vote in block_votes]
-    good = checker.votes(flat, members, Priority.BULK).result().valid.tolist() if flat else []
-    codes = asked.result().codes
-    start = voted = 0
-    for committed, block_votes in zip(offered, votes, strict=True):
-        block = committed.block
-        header = block.header
-        stop = start + len(block.transactions)
-        if (header.chain, header.height, header.previous, header.state, header.transactions) != (
-            validator.chain,
-            validator.height,
-            validator.tip,
-            validator.state.root(),
-            transactions_root(block.transactions),
-        ):
-            raise ChainError(f"block {validator.height}: what was offered does not follow the chain")
-        valid = [vote for vote, ok in zip(block_votes, good[voted:], strict=False) if ok]
-        executed = validator.execute(block, codes[start:stop])
-        agreeing = _distinct(valid, header.height, header.hash, executed.result)
-        if len(agreeing) < quorum(len(members)):
-            raise ChainError(
-                f"block {validator.height}: {len(agreeing)} of {len(members)} members vote for its result; "
-                f"{quorum(len(members))} are needed"
-            )
-        validator.adopt(executed, tuple(agreeing.values()))
-        start, voted = stop, voted + len(block_votes)
 
+    def __init__(
+        self,
+        node: _Node,
+        membership: Membership,
+        host: Host,
+        ledger: Ledger,
+        scheme: Scheme,
+        *,
+        most: int,
+        timeout_s: float,
+        retry_s: float,
+    ) -> None:
+        self._node, self._membership, self._host = node, membership, host
+        self._ledger, self._scheme, self._most = ledger, scheme, most
+        self._timeout_s, self._retry_s = timeout_s, retry_s
+        self._asked: tuple[int, Handle] | None = None
 
-def _distinct(votes: Sequence[Vote], height: int, block: bytes, result: bytes) -> dict[int, Vote]:
-    """The votes to commit this block with this result, one a member."""
-    wanted = (Phase.COMMIT, height, block, result)
-    return {v.validator: v for v in votes if (v.phase, v.height, v.block, v.result) == wanted}
+    def behind(self, peer: int) -> None:
+        """A peer has blocks that this node lacks."""
+        if self._asked is None:
+            first = self._ledger.height + 1
+            self._asked = peer, self._host.call_later(self._timeout_s, self._forget)
+            self._host.send(peer, BlockRequest(first, self._most))
+
+    def _forget(self) -> None:
+        self._asked = None
+
+    def answer(self, request: BlockRequest, peer: int) -> None:
+        """Sends a peer what it asks for, as much as there is and one message holds."""
+        blocks = self._ledger.blocks(request.first, min(request.most, self._most))
+        if blocks:
+            self._host.send(peer, Blocks(blocks))
+
+    def receive(self, message: Blocks, peer: int) -> None:
+        """What the asked peer answers. Blocks without a certificate, and all that follow them, are dropped."""
+        if self._asked is None or self._asked[0] != peer or len(message.blocks) > self._most:
+            return
+        self._asked[1].cancel()
+        height, tip = self._ledger.height, self._ledger.hash(self._ledger.height)
+        offered: list[Committed] = []
+        for committed in message.blocks:
+            if committed.block.height <= height and not offered:
+                continue  # it came through consensus meanwhile
+            block = committed.block
+            if not committed_follows(committed, height, tip) or not certificate_matches(
+                self._membership, block.height, block.hash, committed.certificate
+            ):
+                break
+            offered.append(committed)
+            height, tip = block.height, block.hash
+        if not offered:
+            self._forget()
+            return
+        commits = [commit for committed in offered for commit in committed.certificate]
+        question = Question.commits(commits, self._membership)
+        ask(self._host, question, self._retry_s, lambda codes: self._certified(peer, offered, codes))
+
+    def _certified(self, peer: int, offered: Sequence[Committed], codes: Codes) -> None:
+        valid = iter((codes == Code.VALID).tolist())
+        certified = []
+        for committed in offered:
+            good = list(islice(valid, len(committed.certificate)))
+            signed = [commit for commit, ok in zip(committed.certificate, good, strict=True) if ok]
+            if not certificate_matches(self._membership, committed.block.height, committed.block.hash, signed):
+                break
+            certified.append(Committed(committed.block, tuple(signed)))
+        transactions = [tx for committed in certified for tx in committed.block.transactions]
+        use: Callable[[Codes], None] = lambda codes: self._verified(peer, certified, codes)  # noqa: E731
+        if transactions:
+            ask(self._host, Question.transactions(Point.SYNC, self._scheme, transactions), self._retry_s, use)
+        else:
+            self._forget()
+
+    def _verified(self, peer: int, certified: Sequence[Committed], codes: Codes) -> None:
+        valid = iter((codes == Code.VALID).tolist())
+        before = self._ledger.height
+        for committed in certified:
+            block = committed.block
+            good = list(islice(valid, len(block.transactions)))
+            if block.height <= self._ledger.height:
+                continue
+            state = self._node.state.copy()
+            problem = None if all(good) else f"{good.count(False)} signatures are not valid"
+            problem = problem or state.apply_all(block.transactions)
+            if problem or state.root() != block.header.state:
+                self._node.stop(
+                    f"block {block.height}: a quorum committed to it, and here {problem or 'another state results'}"
+                )
+                return
+            self._node.commit(committed, state)
+        self._forget()
+        if self._ledger.height > before and len(certified) == self._most:
+            self.behind(peer)

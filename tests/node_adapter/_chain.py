@@ -1,0 +1,43 @@
+"""Chains for tests: pools, verdicts of a real verifier, and simulated worlds."""
+
+import functools
+
+from node_adapter import LocalVerifier
+from node_adapter.chain import (
+    MEMBER_SCHEME,
+    NodeSettings,
+    RememberedVerdicts,
+    Simulation,
+    by_library,
+    by_middleware,
+    issue_members,
+    requests_of,
+)
+
+
+@functools.cache
+def members(count=4):
+    return issue_members(7, count)
+
+
+def real_verdicts(stack):
+    """Transactions by the plugin on this machine's CPU, members' signatures by OpenSSL, each once."""
+    middleware = by_middleware(stack.enter_context(LocalVerifier(["sm2"], trust_any=True)).client())
+    return RememberedVerdicts(lambda q: by_library(q) if q.scheme == MEMBER_SCHEME else middleware(q))
+
+
+def simulate(pool, verify, *, seed=1, count=4, requests=None, **options):
+    settings = options.pop("settings", NodeSettings(pool.algorithm, block_transactions=10))
+    requests = requests_of(pool) if requests is None else requests
+    return Simulation(members(count), pool, requests, verify, seed=seed, settings=settings, **options)
+
+
+def chain(node):
+    """The hashes of a node's blocks, from its disk."""
+    return [committed.block.hash for committed in node.ledger.blocks(1, node.ledger.height)]
+
+
+def on_chain(node):
+    """The hashes of a node's transactions, in order."""
+    blocks = node.ledger.blocks(1, node.ledger.height)
+    return [transaction.hash for committed in blocks for transaction in committed.block.transactions]
