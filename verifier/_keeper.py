@@ -78,7 +78,7 @@ class Keeper:
 
     def _refresh(self, scheduler: Scheduler) -> None:
         active = self._registry.active()
-        self._health.update({o.id: i.workers for i in active for o in i.manifest.operations})
+        self._health.update({o.id: i.workers for i in active for o in i.manifest.operations if o.role == "call"})
         scheduler.wake()
         if not self._measures:
             return

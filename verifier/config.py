@@ -215,10 +215,16 @@ class PluginSettings(_Section):
 
 
 class KeySettings(_Section):
-    """Registered key sets."""
+    """Registered key sets, and tables of keys' multiples on the devices."""
 
     max_sets: int = Field(default=1024, ge=1)
     max_bytes: int = Field(default=1 << 30, ge=64)
+    enroll: bool = True  # registered keys get tables; without, their bytes go to the device with every batch
+    table_bytes: int | None = Field(default=None, ge=1 << 16)  # of a curve on a device; absent: for 1,024 keys
+    window: Literal["auto"] | Annotated[int, Field(ge=4, le=14)] = "auto"  # auto: the largest that table_bytes allow
+    expected: int = Field(default=1000, ge=1)  # keys that there must be room for, where window is auto
+    devices: tuple[str, ...] = ("auto",)  # that keep tables; auto: all
+    promote_after: int = Field(default=0, ge=0)  # a key that no set has gets a table when seen so often; 0: never
 
 
 class CipherSettings(_Section):

@@ -37,8 +37,6 @@ from verifier.api import (
     CipherService,
     Denial,
     Health,
-    KeySetLimits,
-    KeySets,
     Limits,
     Listener,
     RpcServer,
@@ -52,6 +50,7 @@ from verifier.api.admin import admin_server, certificate_subject
 from verifier.config import Settings, default_admin_address
 from verifier.drivers import probe_devices
 from verifier.errors import ConfigError, DeviceUnavailableError, VerifierError
+from verifier.keys import KeyScheduler, KeySetLimits, KeySets, KeyTables, Promotion, TableOptions, TableSize
 from verifier.registry import Registry, RegistryOptions, Watcher, load_all
 from verifier.scheduling import QueueLimits, Scheduler, SchedulingOptions
 from verifier.telemetry import Metrics, MetricsServer, open_tracing, set_up_logs
@@ -208,6 +207,7 @@ class Daemon:
 
     def _start_devices(self) -> None:
         devices, scheduling, plugins = self.settings.devices, self.settings.scheduling, self.settings.plugins
+        keys = self.settings.keys
         options = WorkerOptions(
             slots=devices.slots,
             slot_bytes=devices.slot_bytes,
@@ -235,6 +235,7 @@ class Daemon:
                 quarantine_window_s=plugins.quarantine_window_s,
                 choices=plugins.choices,
                 tuned=plugins.tuned,
+                sized=TableSize(keys.enroll, keys.table_bytes, keys.window, keys.expected).tunables,
             ),
         )
         self._undo.callback(self.fleet.close)
@@ -280,8 +281,10 @@ class Daemon:
 
     def _start_servers(self) -> None:
         server, keys = self.settings.server, self.settings.keys
+        tables = self._start_key_tables() if keys.enroll else None
+        promotion = Promotion(tables, keys.promote_after) if tables and keys.promote_after else None
         self.service = VerifierService(
-            self.scheduler,
+            KeyScheduler(self.scheduler, self.registry, tables, promotion),
             self.registry,
             KeySets(KeySetLimits(keys.max_sets, keys.max_bytes)),
             ServiceOptions(
@@ -291,6 +294,7 @@ class Daemon:
                 preferred_items=self.scheduler.preferred_items,
             ),
             self.metrics,
+            key_tables=tables,
         )
         self.ciphers = self._cipher_service()
         if self.settings.health.listen:
@@ -313,6 +317,14 @@ class Daemon:
             self._health.mirror(self._door.front_ends.served)
         self._door.start()
         self.addresses = self._door.addresses
+
+    def _start_key_tables(self) -> KeyTables:
+        tables = KeyTables(self.registry, TableOptions(self.settings.keys.devices))
+        self.fleet.on_state(lambda _: tables.wake())
+        self.metrics.watch_key_tables(tables.stats)
+        self._undo.callback(tables.close)
+        tables.start()
+        return tables
 
     def _cipher_service(self) -> CipherService:
         server, cipher = self.settings.server, self.settings.cipher

@@ -62,8 +62,8 @@ class Operation(_Strict):
     """What a plugin does to an item.
 
     `role` says whose it is. Callers ask for "call". The daemon alone asks for the others: "enroll" changes the
-    plugin's memory, so that its known answers run once, whole, in the file's order; "enrolled" does what a "call" does
-    with what was enrolled, and its known answers come after those that enrol.
+    plugin's memory, so that its known answers run once, whole, in the file's order; "enrolled" does what a "call"
+    does with what was enrolled, and its known answers come after those that enrol.
     """
 
     name: Name

@@ -13,7 +13,7 @@
 #include "curve_finish.cuh"
 #include "curve_key.cuh"
 
-// Window of the keys' combs: ceil(BITS / window) rows of 2^(window - 1) entries of 64 bytes. A slot takes 271 KB with
+// Window of the keys' combs: ceil(BITS / window) rows of 2^(window - 1) entries of 64 bytes. A slot takes 263 KB with
 // 8, 2.9 MB with 12, and 54 KB with 5.
 #ifndef WINDOW_KEY
 #define WINDOW_KEY 8
@@ -115,11 +115,16 @@ struct KeySlots {
         }
     }
 
-    // The body of `enroll`: VALID where the slot serves from now on, UNDECIDED where its table is not whole.
+    // The body of `enroll`: VALID where the slot serves this key from now on, UNDECIDED where its table is not whole, or
+    // another key's under this generation.
     DEVICE Code enroll(u32* slots, const SlotName& name, const PublicKey& key) {
         if (name.slot >= SLOTS || !name.generation) return KEY_INDEX;
         u32* header = slot(slots, name.slot);
-        if (header[STATE] == VALID && header[GENERATION] == name.generation) return VALID;
+        if (header[STATE] == VALID && header[GENERATION] == name.generation) {
+            bool same = true;
+            UNROLL for (u32 i = 0; i < 8; i++) same &= header[X + i] == key.x.w[i] && header[Y + i] == key.y.w[i];
+            return same ? VALID : UNDECIDED;
+        }
         bool whole = true;
         NO_UNROLL for (u32 i = 0; i < Table::BASES; i++) whole &= header[MARKS + i] == name.generation;
         if (!whole) return UNDECIDED;

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from verifier.api import KeySetLimits, KeySets, Limits
+from verifier.api import Limits
 from verifier.api.requests import Requests
+from verifier.keys import KeySetLimits, KeySets
 from verifier.manifest import load_manifest
 from verifier.registry import Instance, Resolved
 from verifier.registry._parameters import allowed_numbers

@@ -24,7 +24,7 @@ class TestKeyTables:
 
     def test_keys_are_gathered(self, requests):
         prepared = requests.verify(self.request([4, 0, 0, 3]))
-        key = prepared.batch.inputs[2]
+        key = prepared.batch.gathered().inputs[2]
         np.testing.assert_array_equal(key.data.reshape(4, 64), self.TABLE[[4, 0, 0, 3]])
         assert pb.KEY_ENCODING_RAW_XY in prepared.batch.key.parameters
         assert prepared.refused.size == 0
@@ -32,7 +32,8 @@ class TestKeyTables:
     def test_bad_indices_are_the_items_own_problem(self, requests):
         prepared = requests.verify(self.request([4, 5, 0, 2**32 - 1]))
         assert prepared.refused.tolist() == [1, 3]
-        np.testing.assert_array_equal(prepared.batch.inputs[2].data.reshape(4, 64)[[0, 2]], self.TABLE[[4, 0]])
+        key = prepared.batch.gathered().inputs[2]
+        np.testing.assert_array_equal(key.data.reshape(4, 64)[[0, 2]], self.TABLE[[4, 0]])
 
     @pytest.mark.parametrize(
         ("fields", "field"),
@@ -80,7 +81,7 @@ class TestKeySets:
         assert check.items == 3
         handle = key_sets.add(keys)
         prepared = self.use(requests, handle, [2, 9, 1])
-        np.testing.assert_array_equal(prepared.batch.inputs[2].data.reshape(3, 33)[[0, 2]], rows[[2, 1]])
+        np.testing.assert_array_equal(prepared.batch.gathered().inputs[2].data.reshape(3, 33)[[0, 2]], rows[[2, 1]])
         assert prepared.refused.tolist() == [1]
         assert pb.KEY_ENCODING_SEC1_COMPRESSED in prepared.batch.key.parameters
 
@@ -88,7 +89,7 @@ class TestKeySets:
         column = pb.Column(data=b"aabbbc", offsets=offsets(0, 2, 5, 6))
         keys, _ = self.register(requests, key_sets, column, pb.KEY_ENCODING_SPKI)
         prepared = self.use(requests, key_sets.add(keys), [1, 1, 2, 0, 5])
-        column = prepared.batch.inputs[2]
+        column = prepared.batch.gathered().inputs[2]
         assert column.data.tobytes() == b"bbbbbbcaaaa"
         assert column.offsets.tolist() == [0, 3, 6, 7, 9, 11]
         assert prepared.refused.tolist() == [4]

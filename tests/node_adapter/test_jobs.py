@@ -6,7 +6,7 @@ import pytest
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Priority, Scheme, SignatureEncoding
 from node_adapter.client._jobs import Limits, verify_job
 from node_adapter.errors import RequestError
-from verifier.api._keys import gather, key_table
+from verifier.keys import key_table, resolve
 from verifier.model import Column
 
 
@@ -46,9 +46,9 @@ def test_a_named_key_counts_as_the_key_that_the_daemon_puts_in_its_place():
     assert sum(chunk.items for chunk in chunks) == items
     for chunk in chunks:
         request = whole.request(chunk, 1).request
-        keys, _ = gather(key_table("SM2", table), indices[chunk.start : chunk.stop], limit)
+        _, _, key_bytes = resolve(key_table("SM2", table), indices[chunk.start : chunk.stop], limit)
         columns = ((request.input, None), (request.signature, 64))
-        assert sum(held(column, chunk.items, width) for column, width in columns) + keys.nbytes <= limit
+        assert sum(held(column, chunk.items, width) for column, width in columns) + key_bytes <= limit
 
 
 def test_an_item_over_the_limit_is_named():

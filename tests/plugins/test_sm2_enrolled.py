@@ -136,5 +136,5 @@ def test_a_slot_serves_only_a_whole_table_of_its_generation(plugin):
 def test_what_serves_is_not_written_again(plugin):
     generation = enroll(plugin, {3: key_bytes(5)})
     assert tabulate(plugin, [(3, generation, EVERY_ROW)], [key_bytes(6)]) == [Code.VALID]
-    assert serve(plugin, [(3, generation)], [key_bytes(6)]) == [Code.VALID]
+    assert serve(plugin, [(3, generation)] * 2, [key_bytes(6), key_bytes(5)]) == [Code.UNDECIDED, Code.VALID]
     assert verify(plugin, [chosen("plain", 5, 77, 78)], [le32(3, generation)]) == [Code.VALID]

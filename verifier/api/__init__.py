@@ -5,7 +5,6 @@ from verifier.api._cipher_keys import CipherKeys
 from verifier.api._columnar import CallLimits, ColumnCalls, serialized
 from verifier.api._health import HEALTH_SERVICE, SERVICE, Health
 from verifier.api._interceptor import CallInterceptor
-from verifier.api._keys import KeySetLimits, KeySets
 from verifier.api._lift import KINDS, ColumnarRequest, Given
 from verifier.api._listeners import split_address
 from verifier.api._operations import Backend, Operations, Pending
@@ -35,8 +34,6 @@ __all__ = [
     "Denial",
     "Given",
     "Health",
-    "KeySetLimits",
-    "KeySets",
     "Limits",
     "Listener",
     "Operations",

@@ -10,8 +10,8 @@ from verifier.api._lift import KINDS, ColumnarRequest
 from verifier.api._shared import SharedRegions
 from verifier.api.answers import digest_answer, recover_answer, verify_answer
 from verifier.api.requests import Prepared, Requests
+from verifier.keys import KeyScheduler
 from verifier.model import BatchResult
-from verifier.scheduling import Scheduler
 
 __all__ = ["Backend", "Operations", "Pending"]
 
@@ -57,7 +57,7 @@ class _Submitted:
 class Operations:
     """The backend of the process that has the scheduler."""
 
-    def __init__(self, requests: Requests, scheduler: Scheduler, shared: SharedRegions) -> None:
+    def __init__(self, requests: Requests, scheduler: KeyScheduler, shared: SharedRegions) -> None:
         self._scheduler = scheduler
         self._shared = shared
         self._calls: dict[str, tuple[Callable[[Any], Prepared], Callable[..., Any]]] = {

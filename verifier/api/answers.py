@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from verifier.api._keys import Indices
 from verifier.api.requests import Prepared
+from verifier.keys import Indices
 from verifier.model import BatchResult, Bytes, Code
 from verifier.v1 import verifier_pb2 as pb
 

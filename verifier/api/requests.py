@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from verifier.api._keys import INDEX_BYTES, MAX_KEY_BYTES, Indices, KeySet, KeySets, gather, key_codes, key_table
 from verifier.api._lift import ColumnarRequest, Given
 from verifier.api._schemes import Scheme, enum_name, enum_number, read_scheme, required
 from verifier.columns_digest import columns_digest
 from verifier.errors import NotServedError, RequestError
+from verifier.keys import (
+    INDEX_BYTES,
+    MAX_KEY_BYTES,
+    Indices,
+    KeySet,
+    KeySets,
+    NamedBatch,
+    key_codes,
+    key_table,
+    resolve,
+)
 from verifier.model import Batch, BatchResult, Column
 from verifier.registry import Instance, Resolved
 from verifier.scheduling import Priority
@@ -46,7 +56,7 @@ class Catalogue(Protocol):
 class Prepared:
     """A request as a batch, and the items that are decided already: their key index names no key."""
 
-    batch: Batch
+    batch: Batch | NamedBatch
     priority: Priority
     refused: Indices
     output_bytes: tuple[int, ...] = ()
@@ -77,10 +87,14 @@ class Requests:
             batch = self._batch(resolved, scheme, items, columns)
             return Prepared(batch, _priority(request.priority), _NO_ITEMS, columns_digest=digest)
         keys = self._named_keys(operation.algorithm, request)
-        key, refused = gather(keys, _indices(request.key, items), self._limits.max_batch_bytes)
+        limit = self._limits.max_batch_bytes
+        indices, refused, key_bytes = resolve(keys, _indices(request.key, items), limit)
         scheme = _with_key_encoding(scheme, keys, operation.parameters["key_encoding"])
-        batch = self._batch(resolved, scheme, items, columns, key)
-        return Prepared(batch, _priority(request.priority), refused, columns_digest=digest)
+        batch = self._batch(resolved, scheme, items, columns, Column.absent())
+        self._check_bytes(batch.nbytes + key_bytes)
+        at = operation.inputs.index("key")
+        named = NamedBatch(batch.key, items, batch.inputs, at, keys, indices, refused)
+        return Prepared(named, _priority(request.priority), refused, columns_digest=digest)
 
     def recover(self, request: pb.RecoverRequest | ColumnarRequest) -> Prepared:
         """Raises RequestError naming field and limit, NotServedError."""
@@ -138,7 +152,7 @@ class Requests:
         self._check_bytes(column.nbytes)
         if column.offsets is not None and (longest := int(np.diff(column.offsets).max())) > MAX_KEY_BYTES:
             raise RequestError("keys.offsets", f"a key of {longest} bytes; the limit is {MAX_KEY_BYTES}")
-        keys = KeySet(resolved.operation.algorithm, encoding, items, column, np.ones(items, np.bool_))
+        keys = KeySet.of(resolved.operation.algorithm, encoding, items, column)
         self._key_sets.check_room(column.nbytes)
         try:
             scheme = read_scheme(resolved.operation, asked)
@@ -157,7 +171,7 @@ class Requests:
     @staticmethod
     def usable(keys: KeySet, checked: BatchResult) -> KeySet:
         """The set with those of its keys marked that `checked` says are none."""
-        return KeySet(keys.algorithm, keys.encoding, keys.items, keys.keys, ~key_codes(checked.codes))
+        return replace(keys, usable=~key_codes(checked.codes))
 
     def _items(self, items: int) -> int:
         if not 1 <= items <= self._limits.max_items:

@@ -12,14 +12,14 @@ import grpc
 
 from verifier.api._calls import caller_of, deadline_of, guarded, parser, wait
 from verifier.api._columnar import CallLimits, ColumnCalls
-from verifier.api._keys import KeySets
 from verifier.api._operations import Operations
 from verifier.api._shared import SharedRegions
 from verifier.api.answers import problems
 from verifier.api.requests import Catalogue, Limits, Requests
 from verifier.errors import BackendError
+from verifier.keys import KeyScheduler, KeySets, KeyTables
 from verifier.model import Batch, BatchResult, Code
-from verifier.scheduling import Priority, Scheduler
+from verifier.scheduling import Priority
 from verifier.telemetry import Metrics
 from verifier.v1 import verifier_pb2 as pb
 
@@ -46,16 +46,18 @@ class VerifierService:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: KeyScheduler,
         catalogue: Catalogue,
         key_sets: KeySets,
         options: ServiceOptions,
         metrics: Metrics,
         shared: SharedRegions | None = None,
+        key_tables: KeyTables | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._catalogue = catalogue
         self._key_sets = key_sets
+        self._key_tables = key_tables
         self._options = options
         self._metrics = metrics
         self._requests = Requests(catalogue, options.limits, key_sets)
@@ -101,10 +103,15 @@ class VerifierService:
                 codes = result.codes.copy()
                 codes[keys.usable] = Code.VALID
                 wrong = problems(codes)
-            return pb.RegisterKeysResponse(key_set=self._key_sets.add(keys), items=keys.items, problems=wrong)
+            handle = self._key_sets.add(keys)
+            if self._key_tables is not None:
+                self._key_tables.register(self._key_sets.get(handle))
+            return pb.RegisterKeysResponse(key_set=handle, items=keys.items, problems=wrong)
 
     def _release_keys(self, request: pb.ReleaseKeysRequest, _: grpc.ServicerContext) -> pb.ReleaseKeysResponse:
-        self._key_sets.release(request.key_set)
+        last = self._key_sets.release(request.key_set)
+        if last is not None and self._key_tables is not None:
+            self._key_tables.release(last)
         return pb.ReleaseKeysResponse()
 
     def _get_limits(self, _: pb.GetLimitsRequest, __: grpc.ServicerContext) -> pb.GetLimitsResponse:
@@ -119,6 +126,7 @@ class VerifierService:
             )
             for instance in self._catalogue.active()
             for operation in instance.manifest.operations
+            if operation.role == "call"
         ]
         return pb.GetLimitsResponse(
             max_items=limits.max_items,

@@ -2,8 +2,8 @@
 
 A batch of named keys whose tables stand on the devices is run by the plugin's `verify_enrolled`, its key column
 being slots; every other one is run by `verify`, with its keys gathered. Both give the same verdicts. What a device
-turns out to have no table for (it was started anew, its plugin was replaced, nobody has told us yet) is run again with
-its keys, so that a missing table costs time and never a verdict.
+turns out to have no table for (it was started anew, its plugin was replaced, nobody has told us yet) is run again
+with its keys, so that a missing table costs time and never a verdict.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from verifier.scheduling import Priority
 
 __all__ = ["KeyScheduler", "Submits"]
 
+Released = Callable[[], None]
+Submit = Callable[[Batch, "Released | None"], Future[BatchResult]]
+
 _NONE = np.empty(0, np.uint32)
 _NOTED = 65536  # items of a batch that are looked at to find out which keys are in use
 _SPLIT = 0.5  # with fewer of its keys in tables a batch is not worth being split
@@ -38,7 +41,13 @@ class Submits(Protocol):
     """What runs plain batches; verifier.scheduling.Scheduler."""
 
     def submit(
-        self, batch: Batch, *, deadline: float | None = None, priority: Priority = Priority.POOL, caller: str = ""
+        self,
+        batch: Batch,
+        *,
+        deadline: float | None = None,
+        priority: Priority = Priority.POOL,
+        caller: str = "",
+        released: Released | None = None,
     ) -> Future[BatchResult]: ...
 
 
@@ -55,11 +64,15 @@ class _Run:
     items: int
     refused: Indices
     plain: Callable[[Positions | None], Batch]  # the items at these positions with their keys; None: all
-    submit: Callable[[Batch], Future[BatchResult]]
+    submit: Submit
+    released: Released | None = None  # called when nobody reads the batch's columns any more
+    tables: AlgorithmTables | None = None
+    hold: int = 0
     future: Future[BatchResult] = field(default_factory=Future)
     pieces: list[tuple[Positions | None, BatchResult]] = field(default_factory=list)
     inner: list[Future[BatchResult]] = field(default_factory=list)
     open: int = 0
+    readers: int = 0  # pieces whose columns a device may still read
     lock: threading.Lock = field(default_factory=threading.Lock)
     error: BaseException | None = None
 
@@ -83,19 +96,22 @@ class KeyScheduler:
         deadline: float | None = None,
         priority: Priority = Priority.POOL,
         caller: str = "",
+        released: Released | None = None,
     ) -> Future[BatchResult]:
-        """As Scheduler.submit."""
+        """As Scheduler.submit. What that raises may be in the future instead."""
 
-        def submit(plain: Batch) -> Future[BatchResult]:
-            return self._scheduler.submit(plain, deadline=deadline, priority=priority, caller=caller)
+        def submit(plain: Batch, released: Released | None) -> Future[BatchResult]:
+            return self._scheduler.submit(
+                plain, deadline=deadline, priority=priority, caller=caller, released=released
+            )
 
         if isinstance(batch, NamedBatch):
-            future = self._named(batch, submit)
-            return submit(batch.gathered()) if future is None else future
-        future = self._promoted(batch, submit)
-        return submit(batch) if future is None else future
+            future = self._named(batch, submit, released)
+            return submit(batch.gathered(), released) if future is None else future
+        future = self._promoted(batch, submit, released)
+        return submit(batch, released) if future is None else future
 
-    def _named(self, batch: NamedBatch, submit: Callable[[Batch], Future[BatchResult]]) -> Future[BatchResult] | None:
+    def _named(self, batch: NamedBatch, submit: Submit, released: Released | None) -> Future[BatchResult] | None:
         tables = self._tables.of(batch.keys.algorithm) if self._tables else None
         if tables is None or batch.key.version is not None:
             return None
@@ -120,10 +136,10 @@ class KeyScheduler:
                 batch.key, some.items, some.inputs, batch.key_at, batch.keys, batch.indices[positions], _NONE
             ).gathered()
 
-        run = _Run(batch.items, batch.refused, plain, submit)
+        run = _Run(batch.items, batch.refused, plain, submit, released, tables, hold)
         return self._run(tables, hold, batch, batch.key_at, names, missing, run)
 
-    def _promoted(self, batch: Batch, submit: Callable[[Batch], Future[BatchResult]]) -> Future[BatchResult] | None:
+    def _promoted(self, batch: Batch, submit: Submit, released: Released | None) -> Future[BatchResult] | None:
         if self._promotion is None or batch.key.version is not None:
             return None
         name, _, algorithm = batch.key.operation.partition("/")
@@ -142,7 +158,9 @@ class KeyScheduler:
             tables.holds.leave(hold)
             return None
         missing = names == 0
-        run = _Run(batch.items, _NONE, lambda p: batch if p is None else some_of(batch, p), submit)
+        run = _Run(
+            batch.items, _NONE, lambda p: batch if p is None else some_of(batch, p), submit, released, tables, hold
+        )
         return self._run(tables, hold, batch, at, names, missing if missing.any() else None, run)
 
     def _note_missing(self, tables: AlgorithmTables, batch: NamedBatch, missing: Mask) -> None:
@@ -172,18 +190,15 @@ class KeyScheduler:
         tables.count(batch.items - misses, misses)
         slots = Column(names.view(np.uint8), 8)
         enrolled = Batch(key, batch.items, (*batch.inputs[:key_at], slots, *batch.inputs[key_at + 1 :]))
-        run.future.add_done_callback(lambda _: tables.holds.leave(hold))
         run.future.add_done_callback(lambda future: _cancel(run) if future.cancelled() else None)
-        if not misses:
-            self._begin(run, None, enrolled, by_table=True)
-            return run.future
-        assert missing is not None
-        hit = np.flatnonzero(~missing)
-        rest = np.flatnonzero(missing)
         with run.lock:
-            run.open += 1  # not done before both were begun
-        self._begin(run, hit, some_of(enrolled, hit), by_table=True)
-        self._begin(run, rest, run.plain(rest), by_table=False)
+            run.open += 1  # not done before all were begun
+        if missing is None or not misses:
+            self._begin(run, None, enrolled, by_table=True)
+        else:
+            hit, rest = np.flatnonzero(~missing), np.flatnonzero(missing)
+            self._begin(run, hit, some_of(enrolled, hit), by_table=True)
+            self._begin(run, rest, run.plain(rest), by_table=False)
         self._close(run)
         return run.future
 
@@ -191,11 +206,13 @@ class KeyScheduler:
         """Submits a piece. Where the scheduler refuses it, its items stay open, or all of it fails."""
         with run.lock:
             run.open += 1
+            run.readers += 1
         try:
-            future = run.submit(batch)
+            future = run.submit(batch, lambda: _read(run))
         except VerifierError as error:
             future = Future()
             future.set_exception(error)
+            _read(run)
         with run.lock:
             run.inner.append(future)
         future.add_done_callback(lambda done: self._done(run, positions, batch.items, done, by_table))
@@ -241,6 +258,9 @@ class KeyScheduler:
             run.open -= 1
             if run.open:
                 return
+            unread = run.readers == 0
+        if unread:
+            _let_go(run)
         if not run.future.set_running_or_notify_cancel():
             return
         result = joined(run.items, run.pieces)
@@ -265,6 +285,23 @@ def _numbers(plain: Operation, key: BatchKey, enrolled: Operation) -> dict[str, 
     """The parameters of a batch by name, but the key's encoding, which is the enrolled operation's own."""
     named = dict(zip(plain.parameters, key.parameters, strict=True))
     return {name: value for name, value in named.items() if name in enrolled.parameters and name != "key_encoding"}
+
+
+def _read(run: _Run) -> None:
+    """A piece's columns are read by nobody any more."""
+    with run.lock:
+        run.readers -= 1
+        last = not run.readers and not run.open
+    if last:
+        _let_go(run)
+
+
+def _let_go(run: _Run) -> None:
+    """Nobody reads the batch any more, nor the tables that it names."""
+    if run.tables is not None:
+        run.tables.holds.leave(run.hold)
+    if run.released is not None:
+        run.released()
 
 
 def _cancel(run: _Run) -> None:

@@ -58,7 +58,7 @@ class KeySet:
     keys: Column
     usable: Mask
     first: npt.NDArray[np.intp]
-    _view: list[TableView] = field(default_factory=lambda: [TableView(_NO_NAMES, False)], repr=False)
+    _view: list[TableView] = field(default_factory=lambda: [TableView(_NO_NAMES, False)], init=False, repr=False)
 
     @classmethod
     def of(cls, algorithm: str, encoding: str, items: int, keys: Column, usable: Mask | None = None) -> KeySet:
@@ -101,8 +101,8 @@ def key_table(algorithm: str, data: bytes) -> KeySet:
     return KeySet(algorithm, "RAW_XY", items, column, np.ones(items, np.bool_), np.arange(items, dtype=np.intp))
 
 
-def resolve(keys: KeySet, indices: Indices, max_bytes: int) -> tuple[Indices, Indices]:
-    """Indices that are all below keys.items, and the items whose index names no usable key.
+def resolve(keys: KeySet, indices: Indices, max_bytes: int) -> tuple[Indices, Indices, int]:
+    """Indices that are all below keys.items, the items whose index names no usable key, and the named keys' bytes.
 
     Those items get the first key: their verdict is KEY_INDEX whatever the device says. Raises RequestError where the
     named keys have more than `max_bytes`.
@@ -112,10 +112,10 @@ def resolve(keys: KeySet, indices: Indices, max_bytes: int) -> tuple[Indices, In
     wrong |= ~keys.usable[safe]
     nbytes = keys.keys.stride * safe.size
     if keys.keys.offsets is not None:
-        nbytes = int(np.diff(keys.keys.offsets)[safe].sum(dtype=np.int64))
+        nbytes = int(np.diff(keys.keys.offsets)[safe].sum(dtype=np.int64)) + 4 * (safe.size + 1)
     if nbytes > max_bytes:
         raise RequestError("key", f"the named keys have {nbytes} bytes; the limit of a batch is {max_bytes}")
-    return safe, np.flatnonzero(wrong).astype(np.uint32)
+    return safe, np.flatnonzero(wrong).astype(np.uint32), nbytes
 
 
 def gather(column: Column, items: npt.NDArray[np.integer]) -> Column:

@@ -8,6 +8,7 @@ has not heard of it refuses the batch's item.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -63,7 +64,8 @@ class Slots:
     def __init__(self, capacity: int, holds: Holds) -> None:
         self.capacity = capacity
         self._holds = holds
-        self.generation: Generations = np.zeros(capacity, np.uint32)
+        # Not from 0 on: what devices have from another map of slots must not look like this one's.
+        self.generation: Generations = np.full(capacity, secrets.randbits(31) + 1, np.uint32)
         self.ready: Generations = np.zeros(capacity, np.uint32)  # the generation that every device serves
         self.used = np.zeros(capacity, np.float64)  # when, on the owner's clock
         self._set = np.zeros(capacity, np.int64)  # the number of the owning set; 0: free

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from verifier import __version__
 from verifier.model import BatchResult, Timings
+from verifier.telemetry._key_tables import KeyTableCollector, KeyTableStats
 from verifier.telemetry._totals import Totals, buckets_of, summed
 
 __all__ = ["Metrics", "MetricsServer"]
@@ -135,6 +136,10 @@ class Metrics:
     def in_flight(self, rpc: str) -> Gauge:
         """The gauge of calls being handled, for `track_inprogress`."""
         return self._in_flight.labels(rpc)
+
+    def watch_key_tables(self, stats: Callable[[], Mapping[str, KeyTableStats]]) -> None:
+        """`stats()` gives what became of keys by algorithm."""
+        self.registry.register(KeyTableCollector(stats))
 
     def answered(self, plugin: str, result: BatchResult) -> None:
         """A request has its result."""
