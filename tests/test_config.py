@@ -38,6 +38,15 @@ def test_what_is_shown_gives_the_same_settings(file):
     assert load_settings(file(show(settings))) == settings
 
 
+def test_a_secret_is_used_and_never_shown(file, monkeypatch):
+    monkeypatch.setenv("VERIFIER_TRACING__HEADERS", "authorization=hush")
+    settings = load_settings()
+    assert settings.tracing.headers.get_secret_value() == "authorization=hush"
+    assert "hush" not in show(settings) + repr(settings) + str(settings) + repr(settings.model_dump())
+    monkeypatch.delenv("VERIFIER_TRACING__HEADERS")
+    assert load_settings(file(show(settings))).tracing.headers.get_secret_value() == "", "the mask is no value"
+
+
 def test_lists_in_the_environment_are_json(monkeypatch):
     monkeypatch.setenv("VERIFIER_SERVER__LISTEN", '["unix:/x", "127.0.0.1:1"]')
     assert load_settings().server.listen == ("unix:/x", "127.0.0.1:1")
@@ -131,5 +140,5 @@ def test_every_metric_is_documented():
     metrics.watch_queues(dict)
     names = {family.name + ("_total" if family.type == "counter" else "") for family in metrics.registry.collect()}
     assert names == set(
-        re.findall(r"`?(verifier_[a-z_]+)(?=[`,]? ?[,|`])", OPERATING.split("## Metrics")[1].split("## Alerts")[0])
+        re.findall(r"`?((?:verifier|process)_[a-z_]+)(?=[`,]? ?[,|`])", OPERATING.split("## Metrics")[1].split("## Alerts")[0])
     )
