@@ -31,6 +31,12 @@ struct alignas(16) Quad {
     u32 x[4];
 };
 
+// A step's masks, opened where the step begins: a pointer already is (modes_strided.cuh has another kind).
+template <u32 COUNT>
+DEVICE const Quad* opened(const Quad* masks) {
+    return masks;
+}
+
 DEVICE u32 mask_of(u32 value, u32 bit) { return 0u - (value >> bit & 1u); }
 
 template <u32 SHIFT>

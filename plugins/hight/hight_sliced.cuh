@@ -1,6 +1,7 @@
 // HIGHT in sliced form: the rotations of F0 and F1 and the moves of the bytes are renaming, additions ripple.
 #pragma once
 #include "hight.cuh"
+#include "lut.cuh"
 
 struct SlicedHight {
     static constexpr u32 BITS = 64, BLOCK = 8;
@@ -21,8 +22,9 @@ struct SlicedHight {
         u32 bit[8];
     };
 
-    DEVICE Key load(const Quad* masks, u32 byte) {
-        const Quad low = masks[2 * byte], high = masks[2 * byte + 1];
+    template <class Four>
+    DEVICE Key load(const Four& four, u32 byte) {
+        const Quad low = four[2 * byte], high = four[2 * byte + 1];
         return {{low.x[0], low.x[1], low.x[2], low.x[3], high.x[0], high.x[1], high.x[2], high.x[3]}};
     }
 
@@ -43,6 +45,40 @@ struct SlicedHight {
         }
     }
 
+#if NAMED_LOGIC
+    // to ^= F0(from) + key
+    DEVICE void mix0(Word* to, const Word* from, const Key& key) {
+        Word carry;
+        FULL_UNROLL
+        for (u32 b = 0; b < 8; b++) {
+            const Word f = lut<XOR3>(from[(b + 7) % 8], from[(b + 6) % 8], from[(b + 1) % 8]);
+            const Word k = all_lanes(key.bit[b]);
+            to[b] = lut<XOR3>(to[b], f, k);
+            if (b) to[b] ^= carry;
+            carry = b ? lut<MAJORITY>(f, k, carry) : f & k;
+        }
+    }
+
+    // to += F1(from) ^ key, or -=: a - b is ~(~a + b)
+    template <bool SUBTRACT>
+    DEVICE void mix1(Word* to, const Word* from, const Key& key) {
+        constexpr u32 FIRST = SUBTRACT ? 0x06 : 0x60;  // the carry out of bit 0: a & (f ^ k), or ~a & (f ^ k)
+        Word carry;
+        FULL_UNROLL
+        for (u32 b = 0; b < 8; b++) {
+            const Word f = lut<XOR3>(from[(b + 5) % 8], from[(b + 4) % 8], from[(b + 2) % 8]);
+            const Word k = all_lanes(key.bit[b]), a = to[b];
+            if (b == 0) {
+                to[b] = lut<XOR3>(a, f, k);
+                carry = lut<FIRST>(a, f, k);
+            } else {
+                const Word addend = f ^ k;
+                to[b] = lut<XOR3>(a, addend, carry);
+                carry = lut<SUBTRACT ? 0x8e : MAJORITY>(a, addend, carry);
+            }
+        }
+    }
+#else
     // to ^= F0(from) + key
     DEVICE void mix0(Word* to, const Word* from, const Key& key) {
         Word f[8];
@@ -61,25 +97,28 @@ struct SlicedHight {
         for (u32 b = 0; b < 8; b++) f[b] = from[(b + 5) % 8] ^ from[(b + 4) % 8] ^ from[(b + 2) % 8] ^ key.bit[b];
         add<SUBTRACT>(to, f);
     }
+#endif
 
-    template <bool DECRYPT>
-    DEVICE void round(Word (&s)[BITS], u32 r, const Quad* masks) {
+    template <bool DECRYPT, class Masks>
+    DEVICE void round(Word (&s)[BITS], u32 r, Masks masks) {
+        const auto four = opened<8>(masks);
         Word* x[8];
         FULL_UNROLL
         for (u32 i = 0; i < 8; i++) x[i] = s + (i + 8 - r) % 8 * 8;
-        mix0(x[7], x[6], load(masks, 3));
-        mix1<DECRYPT>(x[1], x[0], load(masks, 0));
-        mix0(x[3], x[2], load(masks, 1));
-        mix1<DECRYPT>(x[5], x[4], load(masks, 2));
+        mix0(x[7], x[6], load(four, 3));
+        mix1<DECRYPT>(x[1], x[0], load(four, 0));
+        mix0(x[3], x[2], load(four, 1));
+        mix1<DECRYPT>(x[5], x[4], load(four, 2));
     }
 
     // Whitening of bytes 0, 2, 4 and 6 counted from `first`.
-    template <bool SUBTRACT>
-    DEVICE void whiten(Word (&s)[BITS], u32 first, const Quad* masks) {
+    template <bool SUBTRACT, class Masks>
+    DEVICE void whiten(Word (&s)[BITS], u32 first, Masks masks) {
+        const auto four = opened<8>(masks);
         FULL_UNROLL
         for (u32 i = 0; i < 4; i++) {
             Word* const x = s + (first + 2 * i) % 8 * 8;
-            const Key key = load(masks, i);
+            const Key key = load(four, i);
             if (i % 2 == 0) {
                 add<SUBTRACT>(x, key.bit);
             } else {
@@ -109,7 +148,8 @@ struct SlicedHight {
         }
     }
 
-    DEVICE void encrypt(Word (&s)[BITS], const Quad* masks, const Keys& keys) {
+    template <class Masks>
+    DEVICE void encrypt(Word (&s)[BITS], Masks masks, const Keys& keys) {
         if (keys.reversed) reverse_bytes(s);
         whiten<false>(s, 0, masks + 128 * 2);
         NO_UNROLL
@@ -122,7 +162,8 @@ struct SlicedHight {
         if (keys.reversed) reverse_bytes(s);
     }
 
-    DEVICE void decrypt(Word (&s)[BITS], const Quad* masks, const Keys& keys) {
+    template <class Masks>
+    DEVICE void decrypt(Word (&s)[BITS], Masks masks, const Keys& keys) {
         if (keys.reversed) reverse_bytes(s);
         move_bytes<true>(s);
         whiten<true>(s, 1, masks + 132 * 2);

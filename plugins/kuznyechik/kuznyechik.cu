@@ -3,6 +3,8 @@
 #include "kuznyechik_sliced.cuh"
 #include "ghash.cuh"
 #include "modes.cuh"
+#include "modes_chain.cuh"
+#include "modes_strided.cuh"
 
 PLUGIN_INFO(sizeof(KuznyechikState), 0, 0)
 
@@ -21,7 +23,14 @@ STATE_STAGE(kuznyechik_tables, kuznyechik_entry, 8192, 128)
 #define DIRECT_THREADS 512
 #endif
 
-#if SLICED
+#ifndef STRIDED
+#define STRIDED 0
+#endif
+
+#if SLICED && STRIDED
+#define KUZNYECHIK_STAGE(name, mode) \
+    BULK_STAGE(name, StridedGroup, SlicedKuznyechik, mode, SLICED_THREADS, SLICED_BLOCKS)
+#elif SLICED
 #define KUZNYECHIK_STAGE(name, mode) \
     BULK_STAGE(name, SlicedGroup, SlicedKuznyechik, mode, SLICED_THREADS, SLICED_BLOCKS)
 #else
@@ -35,6 +44,7 @@ KUZNYECHIK_STAGE(kuznyechik_cbc_decrypt, CBC_DECRYPT)
 
 EACH_STAGE(kuznyechik_encrypt_each, Kuznyechik, Each<Kuznyechik, false>)
 EACH_STAGE(kuznyechik_decrypt_each, Kuznyechik, Each<Kuznyechik, true>)
+EACH_STAGE(kuznyechik_cbc_encrypt, Kuznyechik, Chain<Kuznyechik>)
 
 EACH_STAGE(kuznyechik_gcm_encrypt_each, Kuznyechik, EachGcm<Kuznyechik, false>)
 EACH_STAGE(kuznyechik_gcm_decrypt_each, Kuznyechik, EachGcm<Kuznyechik, true>)

@@ -8,7 +8,11 @@
 #define TABLES_IN_GLOBAL (!TARGET_GPU)
 #endif
 
-CONSTANT u8 KUZNYECHIK_PI[256] = {
+#ifndef TABLES_IN_CONSTANT
+#define TABLES_IN_CONSTANT 0
+#endif
+
+CONSTANT constexpr u8 KUZNYECHIK_PI[256] = {
     252, 238, 221,  17, 207, 110,  49,  22, 251, 196, 250, 218,  35, 197,   4,  77,
     233, 119, 240, 219, 147,  46, 153, 186,  23,  54, 241, 187,  20, 205,  95, 193,
     249,  24, 101,  90, 226,  92, 239,  33, 129,  28,  60,  66, 139,   1, 142,  79,
@@ -157,6 +161,10 @@ struct KuznyechikTables {
 };
 #endif
 
+#if TABLES_IN_CONSTANT
+#include "kuznyechik_constant.cuh"
+#endif
+
 struct Kuznyechik {
     static constexpr u32 BLOCK = 16;
     template <bool DECRYPT>
@@ -200,7 +208,11 @@ struct Kuznyechik {
         NO_UNROLL
         for (u32 round = 0; round < 9; round++) {
             add_key(x, keys, round);
+#if TABLES_IN_CONSTANT
+            kuznyechik_constant_layer(Tables<false>::rows(tables).row[15], x);
+#else
             kuznyechik_layer(Tables<false>::rows(tables), x);
+#endif
         }
         add_key(x, keys, 9);
     }

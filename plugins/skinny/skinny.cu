@@ -1,7 +1,9 @@
 // SKINNY (Beierle et al., CRYPTO 2016), blocks of 64 and 128 bits, all six tweakey sizes.
 #include "modes.cuh"
+#include "modes_chain.cuh"
 #include "skinny.cuh"
 #include "skinny_sliced.cuh"
+#include "modes_strided.cuh"
 
 PLUGIN_INFO(0, 0, 0)
 
@@ -18,7 +20,13 @@ PLUGIN_INFO(0, 0, 0)
 #define DIRECT_THREADS 512
 #endif
 
-#if SLICED
+#ifndef STRIDED
+#define STRIDED 0
+#endif
+
+#if SLICED && STRIDED
+#define SKINNY_STAGE(name, bits, mode) BULK_STAGE(name, StridedGroup, SlicedSkinny<bits / 16>, mode, SLICED_THREADS, SLICED_BLOCKS)
+#elif SLICED
 #define SKINNY_STAGE(name, bits, mode) BULK_STAGE(name, SlicedGroup, SlicedSkinny<bits / 16>, mode, SLICED_THREADS, SLICED_BLOCKS)
 #else
 #define SKINNY_STAGE(name, bits, mode) BULK_STAGE(name, DirectGroup, Skinny<bits / 16>, mode, DIRECT_THREADS, 1)
@@ -38,3 +46,5 @@ EACH_STAGE(skinny64_decrypt_each, Skinny<4>, Each<Skinny<4>, true>)
 
 EACH_STAGE(skinny128_encrypt_each, Skinny<8>, Each<Skinny<8>, false>)
 EACH_STAGE(skinny128_decrypt_each, Skinny<8>, Each<Skinny<8>, true>)
+EACH_STAGE(skinny64_cbc_encrypt, Skinny<4>, Chain<Skinny<4>>)
+EACH_STAGE(skinny128_cbc_encrypt, Skinny<8>, Chain<Skinny<8>>)

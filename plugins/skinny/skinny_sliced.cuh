@@ -1,5 +1,6 @@
 // SKINNY in sliced form: ShiftRows is renaming, and each step of the S-box one three-input operation.
 #pragma once
+#include "lut.cuh"
 #include "skinny.cuh"
 
 template <u32 CELL>
@@ -23,12 +24,21 @@ struct SlicedSkinny {
     // Where bit 0 of a cell is. The high nibble of a byte is the first cell.
     DEVICE constexpr u32 at(u32 cell) { return CELL == 8 ? 8 * cell : cell / 2 * 8 + (1 - cell % 2) * 4; }
 
+    // x ^= ~(a | b)
+    DEVICE void add_nor(Word& x, const Word& a, const Word& b) {
+#if NAMED_LOGIC
+        x = lut<0xe1>(x, a, b);
+#else
+        x ^= ~(a | b);
+#endif
+    }
+
     DEVICE void substitute(Word (&x)[CELL]) {
         FULL_UNROLL
         for (u32 step = 0; step < 4; step++) {
             if constexpr (CELL == 8) {
-                x[4] ^= ~(x[7] | x[6]);
-                x[0] ^= ~(x[3] | x[2]);
+                add_nor(x[4], x[7], x[6]);
+                add_nor(x[0], x[3], x[2]);
                 const Word y[8] = {x[5], x[3], x[0], x[4], x[6], x[7], x[1], x[2]};
                 if (step < 3) {
                     FULL_UNROLL
@@ -37,7 +47,7 @@ struct SlicedSkinny {
                     x[1] = y[7], x[2] = y[6];
                 }
             } else {
-                x[0] ^= ~(x[3] | x[2]);
+                add_nor(x[0], x[3], x[2]);
                 const Word y[4] = {x[3], x[0], x[1], x[2]};
                 if (step < 3) {
                     FULL_UNROLL
@@ -60,15 +70,15 @@ struct SlicedSkinny {
                 } else {
                     x[1] = x[2], x[2] = swapped;
                 }
-                x[4] ^= ~(x[7] | x[6]);
-                x[0] ^= ~(x[3] | x[2]);
+                add_nor(x[4], x[7], x[6]);
+                add_nor(x[0], x[3], x[2]);
             } else {
                 const Word y[4] = {x[1], x[2], x[3], x[0]};
                 if (step < 3) {
                     FULL_UNROLL
                     for (u32 i = 0; i < 4; i++) x[i] = y[i];
                 }
-                x[0] ^= ~(x[3] | x[2]);
+                add_nor(x[0], x[3], x[2]);
             }
         }
     }
@@ -79,11 +89,12 @@ struct SlicedSkinny {
     }
 
     // Rows 0 and 1 get their masks; cell 8 has a constant in bit 1.
-    DEVICE void add_key(Word (&cell)[CELL], u32 index, const Quad* masks) {
+    template <class Key>
+    DEVICE void add_key(Word (&cell)[CELL], u32 index, const Key& key) {
         if (index < 8) {
             FULL_UNROLL
             for (u32 i = 0; i < CELL / 4; i++) {
-                const Quad quad = masks[index * (CELL / 4) + i];
+                const Quad quad = key[index * (CELL / 4) + i];
                 FULL_UNROLL
                 for (u32 j = 0; j < 4; j++) cell[4 * i + j] ^= quad.x[j];
             }
@@ -91,7 +102,9 @@ struct SlicedSkinny {
         if (index == 8) cell[1] = ~cell[1];
     }
 
-    DEVICE void round(Word (&out)[BITS], const Word (&in)[BITS], const Quad* masks) {
+    template <class Masks>
+    DEVICE void round(Word (&out)[BITS], const Word (&in)[BITS], Masks masks) {
+        const auto key = opened<ROUND_QUADS>(masks);
         FULL_UNROLL
         for (u32 j = 0; j < 4; j++) {
             Word row[4][CELL];
@@ -100,8 +113,22 @@ struct SlicedSkinny {
                 const u32 from = 4 * i + (j + 4 - i) % 4;
                 take(row[i], in, from);
                 substitute(row[i]);
-                add_key(row[i], from, masks);
+                if (!NAMED_LOGIC) add_key(row[i], from, key);
             }
+#if NAMED_LOGIC
+            FULL_UNROLL
+            for (u32 b = 0; b < CELL; b++) {
+                const u32 first = j * CELL + b, second = (4 + (j + 3) % 4) * CELL + b;  // masks of cells of rows 0 and 1
+                const Word k0 = all_lanes(key[first / 4].x[first % 4]), k1 = all_lanes(key[second / 4].x[second % 4]);
+                const bool flipped = j == 2 && b == 1;  // the constant of cell 8
+                const Word sum = flipped ? lut<XNOR3>(row[0][b], k0, row[2][b]) : lut<XOR3>(row[0][b], k0, row[2][b]);
+                out[at(j) + b] = sum ^ row[3][b];
+                out[at(4 + j) + b] = row[0][b] ^ k0;
+                out[at(8 + j) + b] =
+                    flipped ? lut<XNOR3>(row[1][b], k1, row[2][b]) : lut<XOR3>(row[1][b], k1, row[2][b]);
+                out[at(12 + j) + b] = sum;
+            }
+#else
             FULL_UNROLL
             for (u32 b = 0; b < CELL; b++) {
                 const Word sum = row[0][b] ^ row[2][b];
@@ -110,10 +137,13 @@ struct SlicedSkinny {
                 out[at(8 + j) + b] = row[1][b] ^ row[2][b];
                 out[at(12 + j) + b] = sum;
             }
+#endif
         }
     }
 
-    DEVICE void undo_round(Word (&out)[BITS], const Word (&in)[BITS], const Quad* masks) {
+    template <class Masks>
+    DEVICE void undo_round(Word (&out)[BITS], const Word (&in)[BITS], Masks masks) {
+        const auto key = opened<ROUND_QUADS>(masks);
         FULL_UNROLL
         for (u32 j = 0; j < 4; j++) {
             Word row[4][CELL];
@@ -128,7 +158,7 @@ struct SlicedSkinny {
             FULL_UNROLL
             for (u32 i = 0; i < 4; i++) {
                 const u32 to = 4 * i + (j + 4 - i) % 4;
-                add_key(row[i], to, masks);
+                add_key(row[i], to, key);
                 restore(row[i]);
                 FULL_UNROLL
                 for (u32 b = 0; b < CELL; b++) out[at(to) + b] = row[i][b];
@@ -137,7 +167,8 @@ struct SlicedSkinny {
     }
 
     // Every size has a multiple of four rounds. Rolled: unrolled in full the code leaves the instruction cache.
-    DEVICE void encrypt(Word (&s)[BITS], const Quad* masks, const Keys& keys) {
+    template <class Masks>
+    DEVICE void encrypt(Word (&s)[BITS], Masks masks, const Keys& keys) {
         Word t[BITS];
         NO_UNROLL
         for (u32 i = 0; i < keys.rounds; i += 4, masks += 4 * ROUND_QUADS) {
@@ -148,7 +179,8 @@ struct SlicedSkinny {
         }
     }
 
-    DEVICE void decrypt(Word (&s)[BITS], const Quad* masks, const Keys& keys) {
+    template <class Masks>
+    DEVICE void decrypt(Word (&s)[BITS], Masks masks, const Keys& keys) {
         Word t[BITS];
         masks += keys.rounds * ROUND_QUADS;
         NO_UNROLL

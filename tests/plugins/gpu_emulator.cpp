@@ -53,6 +53,8 @@ extern "C" unsigned emulated_ballot(int vote) {
     return meet(warp_meetings[current / 32], 32, (unsigned)(vote != 0) << current % 32);
 }
 
+extern "C" unsigned emulated_or(unsigned word) { return meet(warp_meetings[current / 32], 32, word); }
+
 static void thread_main() {
     kernel(argument);
     done[current] = 1;

@@ -27,9 +27,11 @@ extern "C" {
 extern Index threadIdx, blockIdx, gridDim;
 void emulated_barrier();
 unsigned emulated_ballot(int vote);
+unsigned emulated_or(unsigned word);
 }
 #define __syncthreads emulated_barrier
 #define __ballot_sync(members, vote) emulated_ballot(vote)
+#define __reduce_or_sync(members, word) emulated_or(word)
 #define __ldg(address) (*(address))
 
 static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {

@@ -8,10 +8,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from _answers import BuiltPlugin
 from _build import PLUGINS, Bytes, build
 
 from verifier.drivers import BatchStruct
@@ -23,7 +25,20 @@ from verifier.registry._answers import Group, parse_answers
 HERE = Path(__file__).parent
 GRID = 2
 DEFAULTS = [("aes", ""), ("aria", ""), ("hight", ""), ("kuznyechik", ""), ("skinny", ""), ("sm4", "")]
-VARIANTS = [(name, variant) for name, _ in DEFAULTS for variant in sorted(load_manifest(PLUGINS / name).variants)]
+VARIANTS = [
+    (name, variant)
+    for name, _ in DEFAULTS
+    for variant, described in sorted(load_manifest(PLUGINS / name).variants.items())
+    if "gpu" in described.targets
+]
+# Values of tunables that change what is compiled, not only how it is launched.
+TUNED = [
+    ("hight", "strided", {"UNIFORM_MASKS": 1}),
+    ("kuznyechik", "strided", {"BYTES_A_PASS": 2}),
+    ("kuznyechik", "strided", {"BYTES_A_PASS": 8}),
+    ("kuznyechik", "strided", {"BYTES_A_PASS": 16}),
+    ("skinny", "strided", {"UNIFORM_MASKS": 1}),
+]
 
 
 @functools.cache
@@ -42,13 +57,13 @@ def aligned(nbytes: int) -> Bytes:
 class Emulated:
     """A plugin built for the emulator."""
 
-    def __init__(self, name: str, variant: str, folder: Path) -> None:
+    def __init__(self, name: str, variant: str, folder: Path, tunables: Mapping[str, int]) -> None:
         self.manifest = load_manifest(PLUGINS / name)
-        defines = {**self.manifest.defines, **(self.manifest.variants[variant].defines if variant else {})}
-        self.numbers = {key: int(value) for key, value in defines.items()}
+        source, defines = self.manifest.build(self.manifest.choice(variant, tunables), "sm_90")
+        numbers = {key: int(value) for key, value in defines.items()}
         flags = ["-O1", "-w", "-fno-strict-aliasing", "-include", str(HERE / "gpu_emulator.h")]
         flags += ["-x", "none", str(emulator(folder)), "-x", "c++"]
-        self.library = build(PLUGINS / name / self.manifest.source, flags=flags, defines=self.numbers)
+        self.library = build(PLUGINS / name / source, flags=flags, defines=numbers)
         self.state = aligned(1 << 18)
         for stage in self.manifest.state:
             count = ctypes.c_uint32.in_dll(self.library, f"{stage}_count").value
@@ -61,6 +76,31 @@ class Emulated:
     def threads(self, stage: str) -> int:
         """A block's threads, as the stage's launch bounds."""
         return ctypes.c_uint32.in_dll(self.library, f"{stage}_threads").value
+
+    def ctr(self, key: bytes, data: Bytes, counters: Bytes) -> Bytes:
+        """Counter mode of rows of `data` from their first counters."""
+        (operation,) = (
+            o for o in self.manifest.operations if o.name == "ctr" and o.widths["counter"] == counters.shape[1]
+        )
+        items = len(data)
+        struct = BatchStruct(items=items, state=self.state.ctypes.data)
+        held = []
+        for i, column in enumerate((data, counters)):
+            memory = aligned(column.size)
+            memory[:] = column.ravel()
+            struct.inputs[i] = ColumnStruct(memory.ctypes.data, 0, column.shape[1])
+            held.append(memory)
+        constant, codes, output = aligned(len(key)), aligned(items), aligned(data.size)
+        constant[:] = np.frombuffer(key, np.uint8)
+        struct.constant, struct.constant_bytes = constant.ctypes.data, len(key)
+        struct.codes, struct.outputs[0], struct.output_strides[0] = (
+            codes.ctypes.data,
+            output.ctypes.data,
+            data.shape[1],
+        )
+        self.launch(operation.stages[0], struct, self.threads(operation.stages[0]))
+        assert (codes == 1).all()
+        return output.reshape(data.shape)
 
     def check(self, operation: Operation, group: Group, items: int) -> None:
         batch, cases = group.tiled(items)
@@ -94,9 +134,9 @@ class Emulated:
         return data, offsets
 
 
-def check(name: str, variant: str, folder: Path) -> None:
+def check(name: str, variant: str, folder: Path, **tunables: int) -> None:
     """Two groups of known answers an operation, in batches that end within a warp and within a group of stripes."""
-    emulated = Emulated(name, variant, folder)
+    emulated = Emulated(name, variant, folder, tunables)
     groups = parse_answers(emulated.manifest, (PLUGINS / name / "vectors.json").read_bytes(), name)
     seen: dict[int, int] = {}
     for group in groups:
@@ -122,3 +162,32 @@ def test_default_builds(name, variant, folder):
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
 def test_variants(name, variant, folder):
     check(name, variant, folder)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "variant", "tunables"), TUNED)
+def test_tunables(name, variant, tunables, folder):
+    check(name, variant, folder, **tunables)
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "key_bytes"),
+    [
+        ("hight", 8, 16),
+        pytest.param("kuznyechik", 16, 32, marks=pytest.mark.long),
+        pytest.param("skinny", 16, 32, marks=pytest.mark.long),
+    ],
+)
+def test_counters_that_follow_one_another(name, block, key_bytes, folder):
+    """The strided form has a short way for them, up to where a word of the counter overflows."""
+    emulated, cpu = Emulated(name, "strided", folder, {}), BuiltPlugin(name)
+    key, stripes = bytes(range(key_bytes)), 70
+    data = np.random.default_rng(8).integers(0, 256, (stripes, 32 * block), np.uint8)
+    for start in (0, 5, 0x1234_5678_9ABC, (1 << 32) - 1024, (1 << 32) - 1023, (1 << 32) - 1500, (1 << 8 * block) - 9):
+        counters = b"".join(((start + 32 * i) % (1 << 8 * block)).to_bytes(block, "big") for i in range(stripes))
+        columns = np.frombuffer(counters, np.uint8).reshape(stripes, block)
+        found = emulated.ctr(key, data, columns)
+        algorithm = {"skinny": "SKINNY_128"}.get(name, name.upper())
+        rows = {"data": [row.tobytes() for row in data], "counter": [row.tobytes() for row in columns]}
+        wanted = cpu.run("ctr", algorithm, rows, key)
+        assert (found == wanted.outputs[0]).all(), hex(start)
