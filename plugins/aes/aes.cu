@@ -3,6 +3,7 @@
 #include "aes_cpu.cuh"
 #include "ghash.cuh"
 #include "modes.cuh"
+#include "modes_chain.cuh"
 
 PLUGIN_INFO(0, 0, 0)
 
@@ -23,6 +24,7 @@ AES_STAGE(aes_cbc_decrypt, CBC_DECRYPT)
 
 EACH_STAGE(aes_encrypt_each, Aes, Each<Aes, false>)
 EACH_STAGE(aes_decrypt_each, Aes, Each<Aes, true>)
+EACH_STAGE(aes_cbc_encrypt, Aes, Chain<Aes>)
 
 EACH_STAGE(aes_gcm_encrypt_each, Aes, EachGcm<Aes, false>)
 EACH_STAGE(aes_gcm_decrypt_each, Aes, EachGcm<Aes, true>)

@@ -3,6 +3,7 @@
 #include "aria_sliced.cuh"
 #include "ghash.cuh"
 #include "modes.cuh"
+#include "modes_chain.cuh"
 
 PLUGIN_INFO(0, 0, 0)
 
@@ -33,6 +34,7 @@ ARIA_STAGE(aria_cbc_decrypt, CBC_DECRYPT)
 
 EACH_STAGE(aria_encrypt_each, Aria, Each<Aria, false>)
 EACH_STAGE(aria_decrypt_each, Aria, Each<Aria, true>)
+EACH_STAGE(aria_cbc_encrypt, Aria, Chain<Aria>)
 
 EACH_STAGE(aria_gcm_encrypt_each, Aria, EachGcm<Aria, false>)
 EACH_STAGE(aria_gcm_decrypt_each, Aria, EachGcm<Aria, true>)

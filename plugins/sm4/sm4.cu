@@ -1,6 +1,7 @@
 // SM4 (GB/T 32907-2016): 128-bit blocks, 128-bit keys.
 #include "ghash.cuh"
 #include "modes.cuh"
+#include "modes_chain.cuh"
 #include "sm4.cuh"
 #include "sm4_sliced.cuh"
 
@@ -33,6 +34,7 @@ SM4_STAGE(sm4_cbc_decrypt, CBC_DECRYPT)
 
 EACH_STAGE(sm4_encrypt_each, Sm4, Each<Sm4, false>)
 EACH_STAGE(sm4_decrypt_each, Sm4, Each<Sm4, true>)
+EACH_STAGE(sm4_cbc_encrypt, Sm4, Chain<Sm4>)
 
 EACH_STAGE(sm4_gcm_encrypt_each, Sm4, EachGcm<Sm4, false>)
 EACH_STAGE(sm4_gcm_decrypt_each, Sm4, EachGcm<Sm4, true>)
