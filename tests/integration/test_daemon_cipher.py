@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 import pytest
 from _cipher_references import REFERENCES, cbc, ctr, ecb, gcm, hight
+from _daemon_process import DaemonProcess
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -25,6 +26,7 @@ from node_adapter.client import (
 )
 from node_adapter.errors import AuthenticationError, CapacityError, NotServedError, RefusedError
 from verifier.ciphers import CIPHERS
+from verifier.drivers import list_devices
 
 SEED = 5
 LOADED = (CipherAlgorithm.AES, CipherAlgorithm.KUZNYECHIK, CipherAlgorithm.HIGHT)
@@ -270,6 +272,36 @@ def test_callers_at_once_get_their_own(client):
     assert not wrong
     for handle in handles:
         client.delete_key(handle)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same(tmp_path):
+    """Short and long messages in every mode, and a stream whose hashes are folded."""
+    if "cuda:0" not in {device.id for device in list_devices()}:
+        pytest.skip("there is no cuda:0")
+    daemon = DaemonProcess(tmp_path, ["aes"], devices=("cuda:0",), cache=None)
+    try:
+        with CipherClient(daemon.address, timeout_s=120) as client:
+            generator = random.Random(SEED)
+            key = generator.randbytes(32)
+            handle = client.create_key(CipherAlgorithm.AES, key)
+            for size in (0, 1, 512, 513, 40_000, 3_000_016):
+                data, iv = generator.randbytes(size), generator.randbytes(16)
+                body, tag = client.seal(handle, GCM, data, iv[:12], b"aad")
+                assert body + tag == AESGCM(key).encrypt(iv[:12], data, b"aad"), size
+                assert client.open(handle, GCM, body, iv[:12], tag, b"aad") == data
+                for mode, whole in ((modes.CTR(iv), data), (modes.CBC(iv), data[: size // 16 * 16])):
+                    scheme = scheme_of(CipherAlgorithm.AES, CipherMode[mode.name])
+                    wanted = Cipher(algorithms.AES(key), mode).encryptor().update(whole)
+                    assert client.encrypt(handle, scheme, whole, iv) == wanted, (mode.name, size)
+                    assert client.decrypt(handle, scheme, wanted, iv) == whole, (mode.name, size)
+            data = generator.randbytes((17 << 20) + 5)
+            chunks = (data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20))
+            with client.stream(handle, GCM, Direction.ENCRYPT, chunks, iv=bytes(12)) as stream:
+                assert b"".join(stream) + stream.tag == AESGCM(key).encrypt(bytes(12), data, b"")
+            assert stream.device == "cuda:0"
+    finally:
+        daemon.stop()
 
 
 def test_a_key_is_neither_logged_nor_left_in_a_worker(cipher_daemon, client):

@@ -209,6 +209,34 @@ def test_counters_carry_through_the_block(algorithm):
     assert got == [ctr(encrypt, counter, part[:512]) for part, counter in zip(data, counters, strict=True)]
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_parts_of_long_chains(algorithm):
+    """CBC encryption in parts of at most 8 KiB; every size of key."""
+    generator = random.Random(SEED)
+    block, make = REFERENCES[algorithm]
+    sizes = (0, block, 512 + block, 8192 - block, 8192)
+    rows = [
+        (generator.randbytes(size), generator.randbytes(keys), generator.randbytes(block))
+        for size in sizes
+        for keys in KEY_BYTES[algorithm][: 1 if size > 1024 else None]
+    ]
+    inputs = {name: [row[i] for row in rows] for i, name in enumerate(("data", "key", "iv"))}
+    result = plugin_of(algorithm).run("cbc_encrypt", algorithm, inputs)
+    assert (result.codes == Code.VALID).all()
+    for cell, (data, key, iv) in zip(result.outputs[0], rows, strict=True):
+        assert cell.tobytes() == cbc(make(key), iv, data).ljust(8192, b"\0"), (SEED, len(data))
+    key, iv = bytes(KEY_BYTES[algorithm][0]), bytes(block)
+    for data, key_of, iv_of, code in (
+        (bytes(8192 + block), key, iv, Code.INPUT_LENGTH),
+        (bytes(block + 1), key, iv, Code.INPUT_LENGTH),
+        (bytes(block), key, iv[1:], Code.INPUT_LENGTH),
+        (bytes(block), key[1:], iv, Code.KEY_LENGTH),
+    ):
+        result = plugin_of(algorithm).run("cbc_encrypt", algorithm, {"data": [data], "key": [key_of], "iv": [iv_of]})
+        assert list(result.codes) == [code]
+        assert not result.outputs[0].any()
+
+
 def test_gost_counter_is_half_a_block():
     key, data, iv = bytes(range(32)), bytes(range(100)), bytes.fromhex("1234567890abcef0")
     encrypt = REFERENCES["KUZNYECHIK"][1](key)

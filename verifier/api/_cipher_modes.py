@@ -1,8 +1,8 @@
 """Modes of operation over batches: which operations of a plugin make a message, and what goes between them.
 
 Short messages (512 bytes at most) are items of the `_each` operations, each with its key. Longer ones are cut into
-stripes under one key. GCM of long messages: the stripes' hashes are folded, 32 to one, until few enough are left for
-`gcm_tag` (docs/decisions/0010-ciphers.md).
+stripes under one key; those that CBC encrypts into parts, one after the other. GCM of long messages: the stripes'
+hashes are folded, 32 to one, until few enough are left for `gcm_tag` (docs/decisions/0010-ciphers.md).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from verifier.secret import Secret
 __all__ = ["CELL_BYTES", "GHASH_WIDTH", "Done", "Messages", "Operations", "fold", "gcm_counters", "tags_of"]
 
 CELL_BYTES = 512  # of a message of the `_each` operations
+CHAIN_BYTES = 8192  # of a part of a message that CBC encrypts
 GHASH_WIDTH = 512  # bytes that one fold takes: 32 hashes
 _FOLDED = 32  # so few hashes that `gcm_tag` does the rest
 _HASH_BYTES = 16
@@ -142,27 +143,27 @@ class Operations:
         return Batch(key, stripes.count, tuple(inputs))
 
     def _chained(self, messages: Messages, keys: Callable[[int], Column], run: Run) -> Done:
-        """CBC encryption: one cell of every message at a time, each from the last block of the one before."""
-        stripes = Stripes.of(messages.lengths, CELL_BYTES)
-        cells = stripes.fill(messages.data)
+        """CBC encryption: a part of every message at a time, each from the last block of the one before."""
+        parts = Stripes.of(messages.lengths, CHAIN_BYTES)
+        cells = parts.fill(messages.data)
         out = np.zeros_like(cells)
         iv = messages.iv.copy()
         done = Done(np.full(messages.lengths.size, Code.VALID, np.uint8), messages.lengths, messages.data)
-        counts = np.diff(stripes.first)
+        counts = np.diff(parts.first)
+        key = dataclasses.replace(self.resolve("cbc_encrypt", **self.option), secret_inputs=(1,))
         for step in range(int(counts.max(initial=0))):
             active = np.flatnonzero(counts > step)
-            rows = stripes.first[active] + step
-            filled = stripes.filled[rows]
-            part = Messages(filled, compact(cells[rows], filled), iv[active], messages.aad, messages.tags)
-            result = self.short(part, keys(active.size), run)
-            done.codes[active] = np.where(result.codes == Code.VALID, done.codes[active], result.codes)
-            done.served_by, done.device = result.served_by, result.device
-            _add(done.timings, result.timings)
-            out[rows] = _spread(result.data, result.lengths)
+            rows = parts.first[active] + step
+            filled = parts.filled[rows]
+            offsets = offsets_of(filled).astype(np.uint32)
+            data = Column(compact(cells[rows], filled), 0, offsets)
+            result = run(Batch(key, active.size, (data, keys(active.size), _rows(iv[active]))))
+            done.note(result)
             # What follows in an undecided message means nothing; the others go on.
-            goes_on = result.lengths == CELL_BYTES
-            iv[active[goes_on]] = out[rows[goes_on], -self.cipher.block_bytes :]
-        done.data = stripes.compact(out)
+            done.codes[active[result.codes != Code.VALID]] = Code.UNDECIDED
+            out[rows] = _output(result, 0, CHAIN_BYTES)
+            iv[active] = out[rows, -self.cipher.block_bytes :]  # of the last part's cell it is not used
+        done.data = parts.compact(out)
         return done.keep_valid()
 
     def _gcm(self, messages: Messages, stripes: Stripes, secret: Secret, run: Run) -> Done:
@@ -263,15 +264,3 @@ def _undecide(codes: Bytes, stripes: Stripes, result: BatchResult) -> None:
 def _require(result: BatchResult) -> None:
     if (result.codes != Code.VALID).any():
         raise BackendError("the tag could not be computed: no device finished it")
-
-
-def _spread(data: Bytes, filled: Lengths) -> Bytes:
-    cells = np.zeros((filled.size, CELL_BYTES), np.uint8)
-    cells[np.arange(CELL_BYTES) < filled[:, None]] = data
-    return cells
-
-
-def _add(total: Timings, more: Timings) -> None:
-    total.queue_ns += more.queue_ns
-    total.device_ns += more.device_ns
-    total.total_ns += more.total_ns
