@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from verifier.drivers import DeviceInfo
 from verifier.keys._memory import TableShape
-from verifier.keys._sets import KeySet, gather
+from verifier.keys._sets import KeySet, Mask, gather, key_codes
 from verifier.keys._slots import Generations, Places, Slots
 from verifier.model import Batch, BatchKey, BatchResult, Code, Column
 from verifier.registry import Instance
@@ -78,17 +78,19 @@ class DeviceTables:
         chosen: Places = places[last_first[: self._keys]]
         return chosen
 
-    def build(self, slots: Slots, groups: Sequence[tuple[KeySet, Places, Places]]) -> int:
-        """Builds the tables of (set, slots, places in the set) and lets them serve; how many do. Blocks.
+    def build(self, slots: Slots, groups: Sequence[tuple[KeySet, Places, Places]]) -> tuple[int, Places]:
+        """Builds the tables of (set, slots, places in the set) and lets them serve: how many do, and the slots whose
+        key is none. Blocks.
 
         Raises BackendError where the device failed; what was built then is gone with its process, or built again.
         """
         begun = time.monotonic()
         count = tried = 0
+        none: list[Places] = []
         for keys, places, index in groups:
             generation = slots.generation[places]
-            wrong = ~self._tabulate(keys, places, generation, index)
-            good = ~wrong
+            good, no_key = self._tabulate(keys, places, generation, index)
+            none.append(places[no_key])
             if good.any():
                 good[good] = self._enroll(keys, places[good], generation[good], index[good])
             self._refused[places[~good]] = generation[~good]
@@ -96,7 +98,7 @@ class DeviceTables:
             count += int(good.sum())
             tried += places.size
         self._adapt(tried, time.monotonic() - begun)
-        return count
+        return count, np.concatenate(none)
 
     def _adapt(self, tried: int, seconds: float) -> None:
         if tried == self._keys and seconds < _STEP_S / 2:
@@ -104,24 +106,24 @@ class DeviceTables:
         elif seconds > 2 * _STEP_S:
             self._keys = max(self._keys // 2, 1)
 
-    def _tabulate(
-        self, keys: KeySet, places: Places, generation: Generations, index: Places
-    ) -> npt.NDArray[np.bool_]:
-        """Writes rows; which keys have all of theirs. A GPU does them side by side; a CPU has enough with the keys,
-        and spares the doublings that lead to each row."""
+    def _tabulate(self, keys: KeySet, places: Places, generation: Generations, index: Places) -> tuple[Mask, Mask]:
+        """Writes rows: which keys have all of theirs, and which are no keys. A GPU does rows side by side; a CPU has
+        enough with the keys, and spares the doublings that lead to each row."""
         apart = self.worker.device.kind == "cuda"
         rows = np.arange(self.shape.rows, dtype=np.uint32) if apart else np.array([_EVERY_ROW], np.uint32)
         # Neighbours have equal rows, so that a warp's lanes do equally many doublings.
         names = np.empty((rows.size, places.size, 3), "<u4")
         names[:, :, 0], names[:, :, 1], names[:, :, 2] = places, generation, rows[:, None]
         codes = self._run("tabulate", names.reshape(-1, 3), keys, np.tile(index, rows.size))
-        whole: npt.NDArray[np.bool_] = (codes.reshape(rows.size, places.size) == Code.VALID).all(axis=0)
-        return whole
+        codes = codes.reshape(rows.size, places.size)
+        whole: Mask = (codes == Code.VALID).all(axis=0)
+        none: Mask = np.logical_or.reduce(key_codes(codes))
+        return whole, none
 
-    def _enroll(self, keys: KeySet, places: Places, generation: Generations, index: Places) -> npt.NDArray[np.bool_]:
+    def _enroll(self, keys: KeySet, places: Places, generation: Generations, index: Places) -> Mask:
         names = np.empty((places.size, 2), "<u4")
         names[:, 0], names[:, 1] = places, generation
-        serves: npt.NDArray[np.bool_] = self._run("enroll", names, keys, index) == Code.VALID
+        serves: Mask = self._run("enroll", names, keys, index) == Code.VALID
         return serves
 
     def _run(self, name: str, names: npt.NDArray[np.uint32], keys: KeySet, index: Places) -> npt.NDArray[np.uint8]:

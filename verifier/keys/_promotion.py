@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,17 @@ __all__ = ["Promotion"]
 _SAMPLE = 4096  # items of a batch that are counted
 _BUCKETS = 1 << 16  # of each row of the sketch
 _HALVE_AFTER = 1 << 24  # items: counts are halved, so that what was frequent once is forgotten
+_ANEW_S = 60.0  # how long promoted keys stay at least, though others find no room
 _LEAST_BYTES = 32  # of a key
-_HEAD_BYTES = 16  # of a key that are hashed: its last ones, which are a coordinate's in every encoding
+_MOST_BYTES = 1024
 
 Numbers = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.uint8]
+
+
+def _capacity(slots: int) -> int:
+    """Keys of one encoding that may be promoted before the set begins anew."""
+    return 2 * slots
 
 
 def _odd() -> np.uint64:
@@ -66,13 +73,11 @@ class _Promoted:
         usable, first = np.zeros(capacity, np.bool_), np.arange(capacity)
         self.keys = KeySet(algorithm, encoding, capacity, Column(self.rows.reshape(-1), stride), usable, first)
         self.count = 0
+        self.born = time.monotonic()
+        self.overflowed = False  # a key found no room
         self._bits = max(capacity - 1, 1).bit_length() + 2
         self._places = np.full((2, 1 << self._bits), -1, np.int32)
         self._multipliers = _odd(), _odd()
-
-    @property
-    def is_full(self) -> bool:
-        return self.count == self.keys.items
 
     def _buckets(self, table: int, hashes: Numbers) -> npt.NDArray[np.intp]:
         return (hashes * self._multipliers[table] >> np.uint64(64 - self._bits)).astype(np.intp)
@@ -99,6 +104,7 @@ class _Promoted:
     def add(self, rows: Rows, hashes: Numbers) -> npt.NDArray[np.intp]:
         """Takes in keys, each once and none of them there; the places of those that found one."""
         size = min(len(rows), self.keys.items - self.count)
+        self.overflowed |= size < len(rows)
         rows, hashes = rows[:size], hashes[:size]
         places = np.arange(self.count, self.count + size, dtype=np.int32)
         self.rows[places] = rows
@@ -115,12 +121,17 @@ class _Promoted:
         return taken
 
 
+def _words(rows: Rows) -> Numbers:
+    """Rows as words, filled up with zeros."""
+    rest = -rows.shape[1] % 8
+    if rest:
+        rows = np.pad(rows, ((0, 0), (0, rest)))
+    words: Numbers = np.ascontiguousarray(rows).view(np.uint64)
+    return words
+
+
 def _equal(left: Rows, right: Rows) -> npt.NDArray[np.bool_]:
-    if left.shape[1] % 8 == 0:
-        same = left.view(np.uint64) == np.ascontiguousarray(right).view(np.uint64)
-    else:
-        same = left == right
-    equal: npt.NDArray[np.bool_] = same.all(axis=1)
+    equal: npt.NDArray[np.bool_] = (_words(left) == _words(right)).all(axis=1)
     return equal
 
 
@@ -132,7 +143,7 @@ class Promotion:
         self._after = after
         self._lock = threading.Lock()
         self._promoted: dict[tuple[str, str, int], _Promoted] = {}
-        self._multipliers = _odd(), _odd()
+        self._multipliers = np.array([_odd() for _ in range(_MOST_BYTES // 8)])
 
     def tables(self, algorithm: str) -> AlgorithmTables | None:
         """The tables of an algorithm, where a plugin keeps any."""
@@ -144,7 +155,7 @@ class Promotion:
         The caller holds what is named: its hold has begun.
         """
         encoding = _encoding(operation, batch)
-        if encoding is None or column.offsets is not None or column.stride < _LEAST_BYTES:
+        if encoding is None or column.offsets is not None or not _LEAST_BYTES <= column.stride <= _MOST_BYTES:
             return None
         promoted = self._of(tables, encoding, column.stride)
         view = promoted.keys.view
@@ -166,18 +177,18 @@ class Promotion:
         name = (tables.algorithm, encoding, stride)
         with self._lock:
             promoted = self._promoted.get(name)
-            full = promoted is not None and promoted.is_full
-            if promoted is None or full:
-                # Full of keys that were frequent once: begin anew. Batches under way keep the old one's names.
-                old, promoted = promoted, _Promoted(*name, 2 * tables.slots.capacity)
+            if promoted is None or (promoted.overflowed and time.monotonic() - promoted.born > _ANEW_S):
+                # Full of keys that were frequent once. Batches under way keep the old one's names.
+                old, promoted = promoted, _Promoted(*name, _capacity(tables.slots.capacity))
                 self._promoted[name] = promoted
                 if old is not None:
                     tables.forget(old.keys)
         return promoted
 
     def _hashes(self, rows: Rows) -> Numbers:
-        words = np.ascontiguousarray(rows[:, -_HEAD_BYTES:]).view(np.uint64)
-        hashes: Numbers = words[:, 0] * self._multipliers[0] + words[:, 1] * self._multipliers[1]
+        words = _words(rows)
+        # Without the shift two words that differ in their highest bits alone would give one hash for any multipliers.
+        hashes: Numbers = (words ^ words >> np.uint64(32)).dot(self._multipliers[: words.shape[1]])
         return hashes
 
     def _count(self, tables: AlgorithmTables, promoted: _Promoted, sample: Rows, weight: int) -> None:

@@ -133,6 +133,12 @@ class Slots:
         self.evicted += oldest.size
         return int(oldest.size)
 
+    def drop(self, places: Places) -> None:
+        """Takes slots from what turned out to be no keys; these get none again."""
+        for keys, _, index in self.keys_of(places):
+            keys.usable[index] = False
+        self._take(places[self._set[places] != 0])
+
     def release(self, keys: KeySet) -> None:
         """Takes every slot from a set."""
         number = self._numbers.get(keys)

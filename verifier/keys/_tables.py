@@ -147,9 +147,10 @@ class AlgorithmTables:
             groups = self.slots.keys_of(places)
         if not groups:
             return False
-        built = device.build(self.slots, groups)
+        built, none = device.build(self.slots, groups)
         with self.lock:
             self.stats.builds += built
+            self.slots.drop(none)
         return True
 
 
