@@ -60,8 +60,9 @@ class AsyncVerifierClient:
         fallback: Callable[[], VerifierClient] | None = None,
         shared_memory: SharedMemory | None = None,
         same_plugins: bool = False,
+        server_name: str = "",
     ) -> None:
-        self._connections = AsyncConnections(target, credentials)
+        self._connections = AsyncConnections(target, credentials, server_name=server_name)
         self._same_plugins = same_plugins
         self._timeout_s = timeout_s
         self._retry = retry or Retry()

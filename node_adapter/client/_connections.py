@@ -34,8 +34,14 @@ class Connections:
     """`target` as the client has it. Daemons of a "dns:///" target are looked up again from time to time."""
 
     def __init__(
-        self, target: str, credentials: grpc.ChannelCredentials | None, interceptors: Sequence[Any] = ()
+        self,
+        target: str,
+        credentials: grpc.ChannelCredentials | None,
+        interceptors: Sequence[Any] = (),
+        *,
+        server_name: str = "",
     ) -> None:
+        self._server_name = server_name
         self._target = target
         self._credentials = credentials
         self._interceptors = interceptors
@@ -86,7 +92,7 @@ class Connections:
 
     def _connect(self, address: Address) -> Replica:
         several = not is_one(self._target)
-        options = channel_options(address.name, watch_health=several)
+        options = channel_options(self._server_name or address.name, watch_health=several)
         channel = (
             grpc.secure_channel(address.target, self._credentials, options)
             if self._credentials

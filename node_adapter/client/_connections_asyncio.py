@@ -19,7 +19,8 @@ __all__ = ["AsyncConnections"]
 class AsyncConnections:
     """As `Connections`, on an event loop."""
 
-    def __init__(self, target: str, credentials: grpc.ChannelCredentials | None) -> None:
+    def __init__(self, target: str, credentials: grpc.ChannelCredentials | None, *, server_name: str = "") -> None:
+        self._server_name = server_name
         self._target = target
         self._credentials = credentials
         self._closing: set[asyncio.Task[Any]] = set()
@@ -80,7 +81,7 @@ class AsyncConnections:
 
     def _connect(self, address: Address) -> Replica:
         several = not is_one(self._target)
-        options = channel_options(address.name, watch_health=several)
+        options = channel_options(self._server_name or address.name, watch_health=several)
         channel = (
             grpc.aio.secure_channel(address.target, self._credentials, options)
             if self._credentials

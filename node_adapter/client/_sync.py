@@ -59,8 +59,9 @@ class VerifierClient:
     `fallback` gives another client, such as node_adapter.LocalVerifier's, which is asked about what stayed undecided.
     Its time, its own `timeout_s`, begins when this client's is over: leave room for it in your deadlines.
 
-    `interceptors` are gRPC's, such as `trace_calls()`. Columns that lie in `shared_memory` are read there, not sent,
-    and not cut by `chunk_bytes`.
+    `credentials` are gRPC's, for TLS; `server_name` is whom the daemons' certificates are for, where the target does
+    not say it. `interceptors` are gRPC's, such as `trace_calls()`. Columns in `shared_memory` are read there, not
+    sent, and not cut by `chunk_bytes`.
     """
 
     def __init__(
@@ -78,8 +79,9 @@ class VerifierClient:
         interceptors: Sequence[Any] = (),
         shared_memory: SharedMemory | None = None,
         same_plugins: bool = False,
+        server_name: str = "",
     ) -> None:
-        self._connections = Connections(target, credentials, interceptors)
+        self._connections = Connections(target, credentials, interceptors, server_name=server_name)
         self._same_plugins = same_plugins
         self._timeout_s = timeout_s
         self._retry = retry or Retry()

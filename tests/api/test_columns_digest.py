@@ -9,6 +9,7 @@ from _request_builders import offsets, sm2, verify
 
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Priority, Scheme, SignatureEncoding
 from node_adapter.client._jobs import Chunk, verify_job
+from verifier.api._lift import KINDS, lift
 from verifier.columns_digest import columns_digest
 from verifier.v1 import verifier_pb2 as pb
 
@@ -70,4 +71,6 @@ def test_the_client_says_the_same_of_what_it_sends(requests):
     )
     for chunk in (Chunk(0, 9), Chunk(2, 5)):
         sent = job.request(chunk, 1)
+        raw = sent.request.SerializeToString()
         assert requests.verify(sent.request).columns_digest == sent.columns_digest
+        assert requests.verify(lift(KINDS["Verify"], raw)).columns_digest == sent.columns_digest

@@ -1,10 +1,11 @@
-"""The guide's Node.js example against a daemon in another process."""
+"""The guide's examples in Python and in Node.js against a daemon in another process."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
+import sys
 
 import grpc
 import pytest
@@ -16,9 +17,12 @@ from node_adapter.chain import SigningKey
 from node_adapter.client import MockVerifier
 from verifier.model import Code
 
-EXAMPLE = ROOT / "docs" / "examples" / "nodejs"
+EXAMPLES = ROOT / "docs" / "examples"
 KEY = SigningKey.derive(31, "nodejs", 0)
 GOOD = (0, 2, 5)
+
+
+PYTHON = [sys.executable, str(EXAMPLES / "python" / "verify.py")]
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +30,15 @@ def node():
     found = shutil.which("node")
     if found is None:
         pytest.skip("no node: install Node.js 18.3 or newer")
-    if not (EXAMPLE / "node_modules" / "hash-wasm").is_dir():
-        pytest.skip(f"no packages: script/test installs them with npm ci in {EXAMPLE.relative_to(ROOT)}")
-    return found
+    if not (EXAMPLES / "nodejs" / "node_modules" / "hash-wasm").is_dir():
+        pytest.skip("no packages: script/test installs them with npm ci in docs/examples/nodejs")
+    return [found, str(EXAMPLES / "nodejs" / "verify.js")]
+
+
+@pytest.fixture(params=["python", "nodejs"])
+def example(request):
+    """The command of an example."""
+    return PYTHON if request.param == "python" else request.getfixturevalue("node")
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +56,10 @@ def der(signature):
     return encode_dss_signature(int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
 
 
-def verify(node, items, *arguments):
+def verify(command, items, *arguments):
     return subprocess.run(
-        [node, "verify.js", *map(str, arguments)],
-        cwd=EXAMPLE,
+        [*command, *map(str, arguments)],
+        cwd=ROOT,
         input=json.dumps(items),
         capture_output=True,
         text=True,
@@ -61,50 +71,65 @@ def verify(node, items, *arguments):
 EXPECTED = ["valid" if number in GOOD else "invalid" for number in range(6)]
 
 
-def test_the_example_gives_the_verdicts(node, items, tmp_path):
-    daemon = DaemonProcess(tmp_path, ["sm2"], cache=None)
-    try:
-        result = verify(node, items, daemon.address)
-    finally:
-        daemon.stop()
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    made = DaemonProcess(tmp_path_factory.mktemp("plain"), ["sm2"], cache=None)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """Files of an authority, a daemon and a node."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = Authority()
+    contents = {"ca": authority.pem()}
+    contents["server-key"], contents["server"] = authority.issue("CN=daemon")
+    contents["key"], contents["cert"] = authority.issue("CN=node-1")
+    for name, content in contents.items():
+        (folder / f"{name}.pem").write_bytes(content)
+    return {name: str(folder / f"{name}.pem") for name in contents}
+
+
+@pytest.fixture(scope="module")
+def tls_daemon(tmp_path_factory, certificates):
+    made = DaemonProcess(
+        tmp_path_factory.mktemp("tls"),
+        ["sm2"],
+        f"server.tls_certificate_file={certificates['server']}",
+        f"server.tls_key_file={certificates['server-key']}",
+        f"server.tls_client_ca_file={certificates['ca']}",
+        cache=None,
+    )
+    yield made
+    made.stop()
+
+
+def test_an_example_gives_the_verdicts(example, items, daemon):
+    result = verify(example, items, daemon.address)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == EXPECTED
     assert "served by sm2@" in result.stderr
 
 
-def test_with_certificates_on_both_sides(node, items, tmp_path):
-    authority = Authority()
-    files = {"ca": authority.pem()}
-    files["server-key"], files["server"] = authority.issue("CN=daemon")
-    files["key"], files["cert"] = authority.issue("CN=node-1")
-    for name, content in files.items():
-        (tmp_path / f"{name}.pem").write_bytes(content)
-    path = {name: str(tmp_path / f"{name}.pem") for name in files}
-    daemon = DaemonProcess(
-        tmp_path,
-        ["sm2"],
-        f"server.tls_certificate_file={path['server']}",
-        f"server.tls_key_file={path['server-key']}",
-        f"server.tls_client_ca_file={path['ca']}",
-        cache=None,
-    )
-    try:
-        own = ("--cert", path["cert"], "--key", path["key"])
-        trusted = ("--ca", path["ca"], "--server-name", "localhost", daemon.address)
-        result = verify(node, items, *own, *trusted)
-        stranger = verify(node, items, *trusted)
-    finally:
-        daemon.stop()
+def test_with_certificates_on_both_sides(example, items, tls_daemon, certificates):
+    own = ("--cert", certificates["cert"], "--key", certificates["key"])
+    trusted = ("--ca", certificates["ca"], "--server-name", "localhost", tls_daemon.address)
+    result = verify(example, items, *own, *trusted)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == EXPECTED
+
+
+def test_a_stranger_gets_no_verdicts(node, items, tls_daemon, certificates):
+    stranger = verify(node, items, "--ca", certificates["ca"], "--server-name", "localhost", tls_daemon.address)
     assert stranger.returncode == 1
     assert stranger.stdout == ""
     assert "no verdicts:" in stranger.stderr
 
 
-def test_what_is_undecided_is_not_invalid(node, items):
+def test_what_is_undecided_is_not_invalid(example, items):
     with MockVerifier(lambda asked: [Code.UNDECIDED] * len(asked.inputs)) as daemon:
-        result = verify(node, items, daemon.target)
+        result = verify(example, items, daemon.target)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["undecided"] * 6
 
