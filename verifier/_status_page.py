@@ -90,7 +90,7 @@ class StatusPage:
 
     def _plugins(self) -> list[PluginNow]:
         operations = {
-            instance.label: tuple(operation.id for operation in instance.manifest.operations)
+            instance.label: tuple(o.id for o in instance.manifest.operations if o.role == "call")
             for instance in self._registry.active()
         }
         shown = [status for status in self._registry.index() if status.state is not PluginState.UNLOADED]

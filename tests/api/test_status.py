@@ -15,6 +15,8 @@ CASES = [
     (errors.RequestError("items", "0"), grpc.StatusCode.INVALID_ARGUMENT),
     (errors.NotServedError("scheme", "x"), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.NotFoundError("key_set", "x"), grpc.StatusCode.NOT_FOUND),
+    (errors.KeyInUseError("key", "x"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.DeniedError("no role"), grpc.StatusCode.PERMISSION_DENIED),
     (errors.CapacityError("full", 0.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
     (errors.DeadlineError("late"), grpc.StatusCode.DEADLINE_EXCEEDED),
     (errors.BackendError("broken"), grpc.StatusCode.UNAVAILABLE),
@@ -46,6 +48,14 @@ def test_a_compilers_long_log_is_cut_in_its_middle():
     assert "characters are in the daemon's log" in status.message
     assert len(status.message) < 16384 // 9
     assert logs[0]["text"] == text
+
+
+def test_what_a_caller_wrote_is_cut_and_does_not_fill_the_log():
+    with capture_logs() as logs:
+        status = status_of(errors.RequestError("plugin", "x" * 50_000))
+    assert len(status.message) < 16384 // 9
+    assert "characters are left out" in status.message
+    assert logs == []
 
 
 def test_every_error_of_the_tree_is_mapped():

@@ -108,7 +108,8 @@ def status_of(error: BaseException) -> Status:
         if isinstance(error, kind):
             field = error.field if isinstance(error, RequestError) else None
             retry = error.retry_after_s if isinstance(error, CapacityError) else None
-            return Status(code, _short(str(error)), field, retry)
+            # What a caller wrote itself is not logged: it could fill the log.
+            return Status(code, _short(str(error), logged=not isinstance(error, RequestError)), field, retry)
     if isinstance(error, CancelledError):
         return Status(grpc.StatusCode.CANCELLED, "the call was cancelled")
     number = uuid.uuid4().hex[:12]
@@ -116,10 +117,11 @@ def status_of(error: BaseException) -> Status:
     return Status(grpc.StatusCode.INTERNAL, f"internal error {number}: see the daemon's log")
 
 
-def _short(text: str) -> str:
+def _short(text: str, *, logged: bool) -> str:
     """What a status may carry of a text: a compiler's log is cut in its middle, and is whole in the daemon's log."""
     if len(text) <= _HEAD + _TAIL:
         return text
-    _log.error("long_error", text=text)
-    left_out = len(text) - _HEAD - _TAIL
-    return f"{text[:_HEAD]}\n[{left_out} characters are in the daemon's log]\n{text[-_TAIL:]}"
+    if logged:
+        _log.error("long_error", text=text)
+    where = "in the daemon's log" if logged else "left out"
+    return f"{text[:_HEAD]}\n[{len(text) - _HEAD - _TAIL} characters are {where}]\n{text[-_TAIL:]}"

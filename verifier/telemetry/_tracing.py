@@ -35,7 +35,8 @@ class CallSpan:
 
     def answered(self, answer: Any) -> None:
         """Adds the spans of the batch that an answer came of; answers without timings are of none."""
-        if not self._span.is_recording() or "timings" not in answer.DESCRIPTOR.fields_by_name:
+        descriptor = getattr(answer, "DESCRIPTOR", None)  # an answer that is passed on unread has none
+        if descriptor is None or "timings" not in descriptor.fields_by_name or not self._span.is_recording():
             return
         timings = answer.timings
         end = time.time_ns()
