@@ -61,8 +61,8 @@ class Client:
     """Sends to every node, at most `window` requests at once, and again what is not answered within `retry_s`.
 
     `outcomes` has, for each request's name, why it was rejected, or None: it is on the chain; `latencies` the
-    seconds from the first sending to the answer that made it certain, of what is on the chain; `surprises` counts
-    outcomes that are not the expected ones.
+    seconds from the first sending to the answer that made it certain, of what is on the chain, and `completed` when
+    that came; `surprises` counts outcomes that are not the expected ones.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Client:
         self._sent: dict[bytes, _Sent] = {}
         self.outcomes: dict[bytes, str | None] = {}
         self.latencies: list[float] = []
+        self.completed: list[float] = []
         self.surprises = 0
 
     @property
@@ -113,6 +114,7 @@ class Client:
         self.surprises += reason != sent.request.reason
         self._todo.extendleft(self._blocked.pop(name, ()))
         if reason is None:
+            self.completed.append(self._host.now())
             self.latencies.append(self._host.now() - sent.first_s)
 
     def _fill(self) -> None:

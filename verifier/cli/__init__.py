@@ -26,7 +26,7 @@ def _logs_do_not_mix_with_results() -> None:
 
 
 # Each module adds its commands with `register(app)`.
-_MODULES = ("serve", "demo", "verify", "devices", "plugin", "cipher", "bench", "ledger", "health", "top")
+_MODULES = ("serve", "demo", "chain", "verify", "devices", "plugin", "cipher", "bench", "ledger", "health", "top")
 
 
 def _register() -> None:

@@ -1,0 +1,202 @@
+"""A node as a process of its own: its event loop, its disk, and Unix sockets to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from node_adapter.chain._ledger import Ledger
+from node_adapter.chain._libraries import by_library
+from node_adapter.chain._membership import issue_members
+from node_adapter.chain._messages import Message, decode, encode
+from node_adapter.chain._node import Node, NodeSettings
+from node_adapter.chain._questions import Answer, Codes, Point, Question
+from node_adapter.client import AsyncVerifierClient
+from node_adapter.errors import ChainError, UndecidedError
+from verifier.model import Code
+
+__all__ = ["NodeProcess", "SocketHost", "run_node"]
+
+_MOST_BYTES = 64 << 20  # of one message
+
+
+class _Receiver(Protocol):
+    def receive(self, message: Message, sender: int) -> None:
+        """Takes a message."""
+
+
+class SocketHost:
+    """What a node, or a client, runs on in a process of its own.
+
+    Every participant listens on `N.sock` in one folder and says its number when it connects: whoever may open the
+    sockets is trusted to be who it says. Messages to one receiver keep their order; those to nobody are lost.
+    """
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._folder, self._number = folder, number
+        self._loop = asyncio.get_running_loop()
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._encoded: tuple[Message | None, bytes] = (None, b"")
+
+    async def listen(self, receiver: _Receiver) -> None:
+        """Takes connections, and gives what comes to the receiver."""
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # It ends with its peer, with a peer that sends what is no message, and with the loop.
+            with contextlib.suppress(
+                asyncio.IncompleteReadError, ConnectionError, ChainError, asyncio.CancelledError
+            ):
+                sender = int.from_bytes(await reader.readexactly(4), "big")
+                while True:
+                    size = int.from_bytes(await reader.readexactly(4), "big")
+                    if size > _MOST_BYTES:
+                        raise ChainError(f"{sender} sends a message of {size} bytes; the limit is {_MOST_BYTES}")
+                    receiver.receive(decode(await reader.readexactly(size), Message), sender)  # type: ignore[arg-type]
+            writer.close()
+
+        self._server = await asyncio.start_unix_server(serve, self._path(self._number))
+
+    async def connect(self, others: int) -> None:
+        """Waits until all others listen."""
+        for number in range(others):
+            while number != self._number and number not in self._writers:
+                try:
+                    _, writer = await asyncio.open_unix_connection(self._path(number))
+                except (ConnectionError, FileNotFoundError):
+                    await asyncio.sleep(0.05)
+                    continue
+                writer.write(self._number.to_bytes(4, "big"))
+                self._writers[number] = writer
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}.sock"
+
+    def now(self) -> float:
+        """The loop's clock."""
+        return self._loop.time()
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """On the loop."""
+        return self._loop.call_later(delay_s, callback)
+
+    def send(self, to: int, message: Message) -> None:
+        """Over the connection to the receiver."""
+        if to not in self._writers or self._writers[to].is_closing():
+            return
+        if self._encoded[0] is not message:  # the same message often goes to all
+            self._encoded = message, encode(message)
+        data = self._encoded[1]
+        self._writers[to].write(len(data).to_bytes(4, "big") + data)
+
+    def verify(self, question: Question, answer: Answer) -> None:
+        """Only nodes have verifiers."""
+        raise NotImplementedError
+
+    def spawn(self, task: asyncio.Task[None]) -> None:
+        """Keeps a task until it is done."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """Ends the connections."""
+        for writer in self._writers.values():
+            writer.close()
+        if self._server:
+            self._server.close()
+
+
+class _NodeHost(SocketHost):
+    """Adds a verifier, and what it takes."""
+
+    def __init__(self, folder: Path, number: int, verifier: str) -> None:
+        super().__init__(folder, number)
+        self._verifier = verifier
+        self._client = None if verifier in ("library", "known") else AsyncVerifierClient(verifier)
+        self.library_cpu_s = self.proposal_wait_s = 0.0
+
+    def verify(self, question: Question, answer: Answer) -> None:
+        self.spawn(self._loop.create_task(self._decide(question, answer)))
+
+    async def _decide(self, question: Question, answer: Answer) -> None:
+        start = self._loop.time()
+        codes = await self._codes(question)
+        if question.point is Point.PROPOSAL:
+            self.proposal_wait_s += self._loop.time() - start
+        answer(codes)
+
+    async def _codes(self, question: Question) -> Codes:
+        if self._client is not None:
+            try:
+                verdicts = await self._client.verify(
+                    question.scheme,
+                    question.inputs,
+                    question.signatures,
+                    question.keys,
+                    priority=question.priority,
+                    allow_undecided=True,
+                )
+            except UndecidedError:
+                return np.zeros(len(question), np.uint8)
+            return verdicts.codes
+        if self._verifier == "known":
+            return np.full(len(question), Code.VALID, np.uint8)
+        start = time.thread_time()
+        codes = by_library(question)
+        self.library_cpu_s += time.thread_time() - start
+        return codes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProcess:
+    """What a node's process is told. `verifier` is a daemon's target, "library", or "known": every signature counts
+    as valid, so that all the rest can be measured alone."""
+
+    folder: Path
+    number: int
+    members: int
+    seed: int
+    chain: int
+    settings: NodeSettings
+    balances: dict[bytes, int]
+    verifier: str
+
+
+def run_node(told: NodeProcess) -> None:
+    """The process: runs until SIGTERM, and leaves what it took in `N.json`."""
+    asyncio.run(_run(told))
+
+
+async def _run(told: NodeProcess) -> None:
+    host = _NodeHost(told.folder, told.number, told.verifier)
+    identity = issue_members(told.seed, told.members, told.chain)[told.number]
+    ledger = Ledger(told.folder / f"{told.number}.sqlite", told.chain, told.balances)
+    node = Node(identity, host, ledger, told.settings, clients=[told.members])
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await host.listen(node)
+    await host.connect(told.members + 1)  # the client listens too
+    node.start()
+    begun = time.process_time()
+    await stop.wait()
+    took = {
+        "cpu_s": time.process_time() - begun,
+        "library_cpu_s": host.library_cpu_s,
+        "proposal_wait_s": host.proposal_wait_s,
+        "height": ledger.height,
+        "view": node.replica.view,
+        "problem": node.problem,
+    }
+    host.close()
+    ledger.close()
+    (told.folder / f"{told.number}.json").write_text(json.dumps(took), encoding="utf-8")
