@@ -33,7 +33,7 @@ from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, 
 from node_adapter.client._shared_memory import SharedMemory
 from node_adapter.client._transport import Retry
 from node_adapter.client._wire import pb
-from node_adapter.errors import RequestError, UndecidedError
+from node_adapter.errors import RequestError, UnavailableError, UndecidedError
 
 __all__ = ["VerifierClient"]
 
@@ -193,7 +193,10 @@ class VerifierClient:
             deduplicate=deduplicate,
         )
         deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
-        return self._pool.submit(lambda: self._run(job, deadline - time.monotonic(), allow_undecided))
+        try:
+            return self._pool.submit(lambda: self._run(job, deadline - time.monotonic(), allow_undecided))
+        except RuntimeError:  # the pool's answer after it was shut down
+            raise UnavailableError("the client is closed") from None
 
     def recover(
         self,

@@ -163,8 +163,9 @@ def test_a_closed_client_says_so():
         client = VerifierClient(daemon.target)
         client.limits()
         client.close()
-        with pytest.raises(UnavailableError, match="closed"):
-            client.verify(SCHEME, *batch([1]))
+        for ask in (client.verify, client.submit):
+            with pytest.raises(UnavailableError, match="closed"):
+                ask(SCHEME, *batch([1]))
 
 
 def test_a_closed_asyncio_client_says_so():
