@@ -13,7 +13,10 @@
 #pragma once
 #include "curve_comb.cuh"
 
-constexpr u32 VERIFY_THREADS = 512;
+#ifndef LADDER_THREADS
+#define LADDER_THREADS 512
+#endif
+constexpr u32 VERIFY_THREADS = LADDER_THREADS;
 
 DEVICE void prefetch(const u32* memory) {
 #if TARGET_GPU

@@ -21,7 +21,15 @@ STATE_STAGE(sm2_table_bases, table_base, Sm2Comb::BASES, 32)
 STATE_STAGE(sm2_table_entries, table_entry, Sm2Comb::ENTRIES, 128)
 
 ITEM_STAGE(sm2_prepare, prepare<false>, 128, 3)
+#if defined(PAPER)
+#include "sm2_paper.cuh"
+DEVICE void verify_as_in_the_paper(const Batch& batch, const Lane& lane, u32 item) {
+    verify_item_as_in_the_paper<Sm2Curve, VERIFY_PLANES>(batch, lane, item);
+}
+ITEM_STAGE(sm2_verify, verify_as_in_the_paper, PAPER_THREADS, 512 / PAPER_THREADS)
+#else
 ITEM_STAGE(sm2_verify, verify, VERIFY_THREADS, 1)
+#endif
 ITEM_STAGE(sm2_finish, finish, FINISH_THREADS, 1)
 
 #if KEY_SLOTS > 0

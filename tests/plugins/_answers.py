@@ -12,7 +12,7 @@ from _build import PLUGINS, Plugin, Result, build
 
 from verifier.bench.rig import Rig
 from verifier.drivers import list_devices
-from verifier.manifest import Manifest, load_manifest
+from verifier.manifest import Choice, Manifest, load_manifest
 from verifier.model import Code, Column
 from verifier.registry._parameters import parameter_number
 
@@ -20,10 +20,11 @@ from verifier.registry._parameters import parameter_number
 class BuiltPlugin:
     """A plugin of the repository: its manifest and its library."""
 
-    def __init__(self, name: str, flags: Sequence[str] = ("-O1",)) -> None:
+    def __init__(self, name: str, flags: Sequence[str] = ("-O1",), choice: Choice | None = None) -> None:
         self.manifest: Manifest = load_manifest(PLUGINS / name)
-        defines = {key: int(value) for key, value in self.manifest.defines.items()}
-        library = build(PLUGINS / name / self.manifest.source, flags=flags, defines=defines)
+        source, macros = self.manifest.build(choice or Choice(), "x86-64-v3")
+        defines = {key: int(value) for key, value in macros.items()}
+        library = build(PLUGINS / name / source, flags=flags, defines=defines)
         self._plugin = Plugin(library, self.manifest.state)
 
     @property
@@ -55,11 +56,14 @@ class BuiltPlugin:
             outputs=[output.bytes for output in found.outputs],
         )
 
-    def check_known_answers(self) -> int:
-        """Runs vectors.json and asserts every code and output; returns the number of cases."""
+    def check_known_answers(self, only: str = "") -> int:
+        """Runs vectors.json, or one operation's part of it, and asserts every code and output; returns the number of
+        cases."""
         answers: dict[str, Any] = json.loads((PLUGINS / self.manifest.name / self.manifest.vectors).read_text())
         count = 0
         for group in answers["groups"]:
+            if only not in ("", group["operation"]):
+                continue
             found = self.manifest.operation(group["operation"], group["algorithm"])
             assert found is not None
             cases = group["cases"]
