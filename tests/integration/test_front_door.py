@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from _admin import wait_until
 from _authority import Authority, settings
 from _daemon_process import PARITY, DaemonProcess, assert_right, digests, parity_request
 from google.rpc import error_details_pb2, status_pb2
@@ -45,7 +46,7 @@ def events(daemon: DaemonProcess, name: str) -> list[dict]:
 class Guarded(DaemonProcess):
     """A daemon under mutual TLS: validators verify, CN=vault has the ciphers, CN=root administers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, processes: int) -> None:
         self.authority = Authority()
         self.audit_file = folder / "audit.jsonl"
         self.admin_address = f"localhost:{free_port()}"
@@ -58,6 +59,7 @@ class Guarded(DaemonProcess):
             'roles.admin=["CN=root"]',
             f'admin.listen=["{self.admin_address.replace("localhost", "127.0.0.1")}"]',
             f"plugins.audit_file={self.audit_file}",
+            f"server.processes={processes}",
         )
         self.address = "localhost:" + self.address.rpartition(":")[2]
         self.channels: list[grpc.Channel] = []
@@ -76,9 +78,10 @@ class Guarded(DaemonProcess):
         return super().stop(*arguments, **options)
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory):
-    daemon = Guarded(tmp_path_factory.mktemp("guarded"))
+@pytest.fixture(scope="module", params=[1, 2], ids=["itself", "front-ends"])
+def guarded(tmp_path_factory, request):
+    """By itself, and behind front ends, which then end TLS and check roles: they tell the daemon once a second."""
+    daemon = Guarded(tmp_path_factory.mktemp("guarded"), request.param)
     yield daemon
     daemon.stop()
 
@@ -119,6 +122,9 @@ def test_administration_over_mutual_tls(guarded, tmp_path):
     assert code_of(root.Load, load, metadata=(("verifier-actor", "alice"),)) is grpc.StatusCode.NOT_FOUND
     intruder = admin_pb2_grpc.PluginAdminStub(guarded.connect("CN=a,OU=validators", guarded.admin_address))
     assert code_of(intruder.Unload, admin_pb2.UnloadPluginRequest(plugin="parity")) is DENIED
+    wait_until(
+        lambda: any(r["outcome"] == "DeniedError" and "Unload" in r["operation"] for r in guarded.audit()), "it"
+    )
     records = [(r["actor"], r["operation"].rpartition("/")[2], r["outcome"]) for r in guarded.audit()]
     assert ("CN=root, says alice", "load") in {record[:2] for record in records}
     assert ("OU=validators,CN=a", "Unload", "DeniedError") in records
@@ -129,12 +135,19 @@ def test_a_denied_call_is_counted_logged_under_its_name_and_audited(guarded):
     request = parity_request(digests(1, seed=1))
     for _ in range(5):
         assert code_of(rpc.VerifierStub(channel).Verify, request, metadata=(("x-request-id", "call-77"),)) is DENIED
-    metrics = guarded.metrics()
-    assert metrics['verifier_denied_total{reason="role",role="verify"}'] >= 5
-    assert metrics['verifier_requests_total{code="PERMISSION_DENIED",rpc="Verify"}'] >= 5
+    for series in (
+        'verifier_denied_total{reason="role",role="verify"}',
+        'verifier_requests_total{code="PERMISSION_DENIED",rpc="Verify"}',
+    ):
+        wait_until(lambda name=series: guarded.metrics().get(name, 0) >= 5, series)
     (event,) = [event for event in events(guarded, "call_denied") if event["caller"] == "CN=mallory"]
     assert (event["call_id"], event["method"], event["role"]) == ("call-77", "/verifier.v1.Verifier/Verify", "verify")
-    assert [r["operation"] for r in guarded.audit() if r["actor"] == "CN=mallory"] == ["/verifier.v1.Verifier/Verify"]
+
+    def audited() -> list[str]:
+        return [record["operation"] for record in guarded.audit() if record["actor"] == "CN=mallory"]
+
+    wait_until(audited, "the audit has it")
+    assert audited() == ["/verifier.v1.Verifier/Verify"]
 
 
 @pytest.mark.parametrize("name", ["x" * 65, "two words", ""])
