@@ -35,7 +35,7 @@ class LocalVerifier:
         trust_any: bool = False,
     ) -> None:
         self._overrides = {
-            "server": {"listen": ["127.0.0.1:0"]},
+            "server": {"listen": ["127.0.0.1:0"], "processes": 1},
             "health": {"listen": ["127.0.0.1:0"]},
             "metrics": {"listen": ""},
             "status": {"listen": ""},

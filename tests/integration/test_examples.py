@@ -120,6 +120,27 @@ def test_with_certificates_on_both_sides(example, items, tls_daemon, certificate
     assert result.stdout.split() == EXPECTED
 
 
+def test_verify_reads_files_through_the_same_daemon(items, tls_daemon, certificates, tmp_path):
+    spki = "3059301306072a8648ce3d020106082a811ccf5501822d03420004"
+    lines = [{"message": i["message"], "signature": i["signature"], "signer": spki + i["key"]} for i in items]
+    path = tmp_path / "lines"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tls = [
+        "--tls-ca",
+        certificates["ca"],
+        "--tls-certificate",
+        certificates["cert"],
+        "--tls-key",
+        certificates["key"],
+    ]
+    address = f"localhost:{tls_daemon.address.rpartition(':')[2]}"
+    command = [sys.executable, "-m", "verifier", "verify", "--format", "chainmaker", "--json", "--address", address]
+    result = subprocess.run([*command, *tls, str(path)], capture_output=True, text=True, check=False, timeout=120)
+    assert result.returncode == 1, result.stderr
+    (record,) = json.loads(result.stdout)["files"][0]["records"]
+    assert [signature["verdict"].lower() for signature in record["signatures"]] == EXPECTED
+
+
 def test_a_stranger_gets_no_verdicts(node, items, tls_daemon, certificates):
     stranger = verify(node, items, "--ca", certificates["ca"], "--server-name", "localhost", tls_daemon.address)
     assert stranger.returncode == 1

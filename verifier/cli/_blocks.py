@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def _verify(client: VerifierClient, file: _File, records: list[Record]) -> None:
     for record in records:
         stop = start + len(record.signed)
         part = {place - start: outcome.addresses[place] for place in range(start, stop) if place in outcome.addresses}
-        file.records.append(record)
+        file.records.append(replace(record, signed=()))  # what was signed is not needed any more
         file.verdicts.append(settle(record.signed, Outcome(outcome.codes[start:stop], part)))
         start = stop
 

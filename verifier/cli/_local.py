@@ -22,9 +22,10 @@ def daemon_address(address: str | None, plugins: Sequence[str]) -> Iterator[str]
         return
     settings = load_settings(
         overrides={
-            "server": {"listen": ["127.0.0.1:0"]},
+            "server": {"listen": ["127.0.0.1:0"], "processes": 1},
             "health": {"listen": ["127.0.0.1:0"]},
             "metrics": {"listen": ""},
+            "status": {"listen": ""},
             "admin": {"listen": []},
             "plugins": {"load": list(plugins)},
             "log": {"level": "warning"},

@@ -6,9 +6,11 @@ import enum
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import grpc
 import typer
 from rich.console import Console
 
@@ -53,8 +55,14 @@ def register(app: typer.Typer) -> None:
         files: Annotated[list[Path], typer.Argument(help="Files to verify.", show_default=False)],
         format_: Annotated[Format, typer.Option("--format", help="What the files hold.", show_default=False)],
         address: Annotated[
-            str | None, typer.Option(help="A daemon's host:port. Without it one is started for this run.")
+            str | None,
+            typer.Option(help="A daemon's host:port, or several's. Without it one is started for this run."),
         ] = None,
+        tls_ca: Annotated[
+            Path | None, typer.Option(help="Speak TLS with a daemon whose certificate this authority (PEM) signed.")
+        ] = None,
+        tls_certificate: Annotated[Path | None, typer.Option(help="One's own certificate (PEM), to show.")] = None,
+        tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
         sm2_za: Annotated[
             Za, typer.Option(help="x509: none if SM2 signatures are over SM3(TBS), without the signer's ZA.")
         ] = Za.default,
@@ -100,15 +108,18 @@ def register(app: typer.Typer) -> None:
         )
 
         with _failures():
+            connect = partial(
+                _client, address, timeout_s=timeout, credentials=_credentials(tls_ca, tls_certificate, tls_key)
+            )
             if format_ is Format.x509:
                 certificates = read_certificates(files)
-                with _client(address, needed_plugins(certificates, options), timeout) as client:
+                with connect(needed_plugins(certificates, options)) as client:
                     found, good = verify_certificates(client, certificates, options, console)
                 broken = None
             else:
                 blocks = BlockFormat(format_.value)
                 read = block_reader(blocks, chain_id=chain_id, spent=spent, crypto=crypto)
-                with _client(address, block_plugins(blocks, crypto), timeout) as client:
+                with connect(block_plugins(blocks, crypto)) as client:
                     found, good, broken = verify_blocks(client, files, read, console, brief=brief)
             if as_json:
                 typer.echo(json.dumps({"format": format_.value, "ok": good, **found}, indent=2, ensure_ascii=False))
@@ -118,9 +129,23 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _client(address: str | None, plugins: tuple[str, ...], timeout_s: float) -> Iterator[VerifierClient]:
-    with daemon_address(address, plugins) as target, VerifierClient(target, timeout_s=timeout_s) as client:
+def _client(
+    address: str | None, plugins: tuple[str, ...], *, timeout_s: float, credentials: grpc.ChannelCredentials | None
+) -> Iterator[VerifierClient]:
+    with (
+        daemon_address(address, plugins) as target,
+        VerifierClient(target, timeout_s=timeout_s, credentials=credentials if address else None) as client,
+    ):
         yield client
+
+
+def _credentials(ca: Path | None, certificate: Path | None, key: Path | None) -> grpc.ChannelCredentials | None:
+    """Raises OSError where a file cannot be read."""
+    if (certificate is None) != (key is None) or (certificate and not ca):
+        raise typer.BadParameter("a certificate needs its key and --tls-ca", param_hint="--tls-certificate")
+    if ca is None:
+        return None
+    return grpc.ssl_channel_credentials(*(path.read_bytes() if path else None for path in (ca, key, certificate)))
 
 
 @contextmanager
