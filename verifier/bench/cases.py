@@ -3,6 +3,7 @@
 sm2-verify-unknown          a batch of 2^20 (on the CPU less), transfers from page-locked memory included
 ...-kernel                  the same with the columns on the device already
 sm2-verify-8192-latency     seconds from the order to the verdicts
+sm2-verify-enrolled         with enrolled keys (enrolled_cases.py)
 ...-cpu                     where it ran on the CPU
 
 Kernels are timed by the device, the pipeline by the wall clock. A CPU works in place, so that both are one there.
@@ -11,13 +12,14 @@ Kernels are timed by the device, the pipeline by the wall clock. A CPU works in 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from verifier.bench.cipher_cases import CIPHERS, Cipher, measure_cipher
 from verifier.bench.counts import written_counts
+from verifier.bench.enrolled_cases import LARGEST, WINDOW_8, measure_enrolled
 from verifier.bench.limits import Limits, tightest
 from verifier.bench.peers import peers_for
 from verifier.bench.records import Record
@@ -51,6 +53,8 @@ class Case:
     plugin: str
     measure: Callable[[Rig, Limits, Settings], Iterator[Record]]
     verifies: str = ""  # the algorithm of a verification: it has peers and can be swept
+    gpu_tunables: Mapping[str, int] = field(default_factory=dict)  # what a GPU's build has that is not the default
+    on_cpu: bool = True
 
 
 def _suffix(info: DeviceInfo) -> str:
@@ -172,6 +176,14 @@ def _cipher(cipher: Cipher) -> Callable[[Rig, Limits, Settings], Iterator[Record
     return measure
 
 
+def _enrolled(name: str, plugin: str, algorithm: str) -> tuple[Case, Case]:
+    largest = f"{name}-largest"
+    return (
+        Case(name, plugin, measure_enrolled(name, algorithm, WINDOW_8), gpu_tunables=WINDOW_8),
+        Case(largest, plugin, measure_enrolled(largest, algorithm, LARGEST), gpu_tunables=LARGEST, on_cpu=False),
+    )
+
+
 CASES = (
     Case("sm2-verify", "sm2", _verify("sm2-verify", "SM2"), "SM2"),
     Case("p256-verify", "ecdsa", _verify("p256-verify", "ECDSA_P256"), "ECDSA_P256"),
@@ -181,6 +193,10 @@ CASES = (
     Case("sha256", "sha256", _digest("sha256", "SHA256")),
     Case("keccak256", "keccak", _digest("keccak256", "KECCAK256")),
     *(Case(cipher.name, cipher.plugin, _cipher(cipher)) for cipher in CIPHERS),
+    # Last: a GPU needs builds of its own for them, which a quick run may have no time for.
+    *_enrolled("sm2-verify-enrolled", "sm2", "SM2"),
+    *_enrolled("p256-verify-enrolled", "ecdsa", "ECDSA_P256"),
+    *_enrolled("secp256k1-verify-enrolled", "ecdsa", "ECDSA_SECP256K1"),
 )
 
 

@@ -14,6 +14,8 @@ from verifier.bench.records import Record
 from verifier.bench.rig import Rig
 from verifier.bench.sweeps import Axis, sweep_records
 from verifier.drivers import DeviceInfo
+from verifier.errors import BackendError
+from verifier.manifest import load_manifest
 from verifier.registry import shipped_folder
 
 __all__ = ["QUICK_S", "SUITES", "Plan", "Run", "Suite"]
@@ -40,7 +42,8 @@ class Plan:
     @property
     def cases(self) -> list[Case]:
         """The cases of those names; all where none is given."""
-        return [c for c in CASES if not self.names or any(fnmatch(c.name, pattern) for pattern in self.names)]
+        cases = [case for case in CASES if case.on_cpu or not self.on_cpu]
+        return [c for c in cases if not self.names or any(fnmatch(c.name, pattern) for pattern in self.names)]
 
     @property
     def on_cpu(self) -> bool:
@@ -97,9 +100,24 @@ class Run:
 
     def _case(self, case: Case, limits: Limits) -> Iterator[Record]:
         root, settings = shipped_folder(), self.plan.settings
-        with Rig(
-            self.plan.device, root / case.plugin, root / "common", slot_bytes=MAX_SLOT_BYTES, **self._options
-        ) as rig:
+        folder = root / case.plugin
+        tunables = {} if self.plan.on_cpu else case.gpu_tunables
+        choice = load_manifest(folder).choice("", tunables)
+        try:
+            rig = Rig(
+                self.plan.device,
+                folder,
+                root / "common",
+                slot_bytes=MAX_SLOT_BYTES,
+                choice=choice,
+                **self._options,
+            )
+        except BackendError as error:
+            if not tunables:
+                raise
+            self.left_out.append(f"{case.name}: {error}")  # a smaller device has no room for its tables
+            return
+        with rig:
             yield from case.measure(rig, limits, settings)
             if self.plan.peers:
                 yield from peer_records(case, rig.info, settings.runs)
