@@ -1,5 +1,6 @@
 """Readers of files take any bytes: they give records or raise FormatError inside the file, and nothing else."""
 
+import hashlib
 import json
 import random
 
@@ -7,8 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node_adapter.client import SignatureEncoding
 from node_adapter.errors import FormatError
 from node_adapter.formats import bitcoin, chainmaker, ethereum, fabric, fisco, x509
+from node_adapter.formats._bitcoin import Input, Output, Transaction
+from node_adapter.formats._script import hash160
 
 READERS = {
     "bitcoin": bitcoin.records,
@@ -64,3 +68,33 @@ VALUES = st.one_of(
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_any_json(found):
     read("fisco", json.dumps(found).encode())
+
+
+def script():
+    """Any operations, with the small numbers and the values that they take."""
+    push = st.binary(max_size=6).map(lambda value: bytes([len(value)]) + value)
+    number = st.sampled_from([b"\0", *(bytes([code]) for code in (0x4F, *range(0x51, 0x57)))])
+    operation = st.integers(0x4C, 0xFF).map(lambda code: bytes([code]))
+    return st.lists(st.one_of(push, number, number, operation), max_size=25).map(b"".join)
+
+
+@given(
+    script(), script(), st.lists(st.binary(max_size=40), max_size=4), st.sampled_from(["bare", "hashed", "witness"])
+)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_any_scripts(shown, lock, witness, kind):
+    """Whatever scripts do, the block is read to its end: an input is signed, unsigned, or named."""
+    inner = lock
+    if kind == "hashed":
+        lock = b"\xa9\x14" + hash160(inner) + b"\x87"
+        shown += bytes([len(inner)]) + inner if len(inner) < 76 else b"\x4c" + bytes([len(inner)]) + inner
+    if kind == "witness":
+        lock, shown, witness = b"\0\x20" + hashlib.sha256(inner).digest(), b"", [*witness, inner]
+    name = b"\1" * 32
+    coins = {(name, 0): Output(7, lock)}
+    spending = Input(name, 0, shown, bytes(4))
+    transaction = Transaction(bytes(4), [spending], [Output(1, b"\x51")], [witness], bytes(4))
+    record = bitcoin._record(transaction, "transaction 0", coins, bitcoin._Rules(SignatureEncoding.DER_STRICT, True))
+    found = (*record.signed, *record.unverifiable, *record.unsigned)
+    assert found
+    assert all(item.where.startswith("transaction 0 input 0") for item in found)
