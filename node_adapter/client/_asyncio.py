@@ -244,7 +244,8 @@ class AsyncVerifierClient:
                     sent = job.request(chunk, next(self._ids), self._shared_memory)
                     replica = replicas.pick(avoid)
                     method: Any = getattr(replica.stub, job.method)
-                    response = await method(sent.request, timeout=max(0.0, deadline - time.monotonic()))
+                    left_s = max(0.0, deadline - time.monotonic())
+                    response = await method(sent.request, timeout=replicas.patience_s(replica, attempt, left_s))
                 part = job.answer(response, sent)
             except (grpc.aio.UsageError, asyncio.CancelledError):
                 # A closed channel cancels its calls; a cancelled task must stay cancelled.
@@ -257,7 +258,8 @@ class AsyncVerifierClient:
                 if not isinstance(error, UndecidedError):
                     raise error from None
                 asked_s = retry_after_s(rpc.trailing_metadata())
-                if rpc.code() is grpc.StatusCode.UNAVAILABLE:
+                late = rpc.code() is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < deadline
+                if rpc.code() is grpc.StatusCode.UNAVAILABLE or late:
                     replicas.failed(replica)
                 elif rpc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                     replicas.full(replica, asked_s)
@@ -267,7 +269,7 @@ class AsyncVerifierClient:
                     delay = self._retry.delay_s(attempt, asked_s)
                     avoid.clear()
                 last = attempt + 1 >= self._retry.attempts or time.monotonic() + delay >= deadline
-                if last or not may_retry(rpc.code()):
+                if last or not (may_retry(rpc.code()) or late):
                     return job.failed(chunk, error)
             else:
                 if part.decided.all():

@@ -73,8 +73,9 @@ class Flight(Generic[R]):
             sent = self._job.request(self._chunks[number], next(self._ids), self._memory)
             replica = self._replicas.pick(self._avoid[number])
             method: Any = getattr(replica.stub, self._job.method)
+            patience_s = self._replicas.patience_s(replica, attempt, max(0.0, self._deadline - now))
             try:
-                call = method.future(sent.request, timeout=max(0.0, self._deadline - now))
+                call = method.future(sent.request, timeout=patience_s)
             except ValueError:  # grpc's answer on a closed channel
                 self._fail(number, UnavailableError("the client is closed"))
                 continue
@@ -107,11 +108,12 @@ class Flight(Generic[R]):
         if not isinstance(error, UndecidedError):
             raise error
         asked_s = retry_after_s(call.trailing_metadata())
-        if code is grpc.StatusCode.UNAVAILABLE:
+        late = code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < self._deadline
+        if code is grpc.StatusCode.UNAVAILABLE or late:
             self._replicas.failed(replica)
         elif code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             self._replicas.full(replica, asked_s)
-        if may_retry(code) and attempt + 1 < self._retry.attempts:
+        if (may_retry(code) or late) and attempt + 1 < self._retry.attempts:
             self._avoid[number].add(replica)
             again = time.monotonic()
             if not self._replicas.elsewhere(self._avoid[number]):

@@ -117,6 +117,13 @@ class Replicas:
         """Whether there is one that is ready and not left alone, besides those in `avoid`."""
         return any(self._reluctance(replica, avoid) == 0 for replica in self.all)
 
+    def patience_s(self, replica: Replica, attempt: int, left_s: float) -> float:
+        """How long to wait for an answer: half of what is left where there is somebody else to ask after that.
+
+        A daemon that hangs would otherwise take the whole deadline. It drops the work when its half is over.
+        """
+        return left_s / 2 if attempt == 0 and self.elsewhere({replica}) else left_s
+
     def failed(self, replica: Replica) -> None:
         """Leaves a replica alone: half a second at first, twice as long each time, half a minute at most."""
         with self._lock:

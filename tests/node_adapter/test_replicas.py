@@ -1,6 +1,7 @@
 """Several daemons behind one client: which is asked, which is left alone, and what is asked again elsewhere."""
 
 import socket
+import threading
 import time
 
 import grpc
@@ -234,6 +235,26 @@ def test_one_that_does_not_serve_is_not_asked(connect):
         for _ in range(6):
             client.call("verify", SCHEME, *batch([1, 2]))
         assert len(draining.requests) == 3
+
+
+def test_one_that_hangs_takes_half_of_the_time(connect):
+    gate = threading.Event()
+
+    def hang(items):
+        gate.wait(60)
+        return by_first_byte(items)
+
+    with MockVerifier(hang) as hanging, MockVerifier(by_first_byte) as good:
+        client = connect(several(hanging, good))
+        ready(client, 2)
+        while not hanging.requests:
+            assert client.call("verify", SCHEME, *batch([1, 2]), timeout_s=4.0).codes.tolist() == [1, 2]
+        asked = len(good.requests)
+        for _ in range(3):
+            assert client.call("verify", SCHEME, *batch([1, 2]), timeout_s=4.0).codes.tolist() == [1, 2]
+        assert len(hanging.requests) == 1
+        assert len(good.requests) == asked + 3
+        gate.set()
 
 
 def test_where_all_are_full_the_call_waits_and_ends(connect):
