@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -24,10 +24,10 @@ PLUGIN = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
 class Stack:
     """What a daemon has of these, without its front end."""
 
-    def __init__(self, algorithm: str) -> None:
+    def __init__(self, algorithm: str, devices: Sequence[str] = ("cpu:0", "cpu:1")) -> None:
         self.algorithm = algorithm
-        options = WorkerOptions(slots=4, slot_bytes=1 << 20, streams=2, backoff_first_s=0.01)
-        self.fleet = Fleet(["cpu:0", "cpu:1"], options)
+        options = WorkerOptions(slots=4, slot_bytes=4 << 20, streams=2, backoff_first_s=0.01)
+        self.fleet = Fleet(devices, options)
         self.fleet.start()
         self.registry = Registry(self.fleet, RegistryOptions(trust="any", cpu_chunk_items=64))
         self.registry.load(PLUGIN[algorithm])

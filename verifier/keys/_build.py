@@ -24,6 +24,7 @@ _EVERY_ROW = 2**32 - 1
 _TIMEOUT_S = 60.0
 _FIRST_KEYS = 4
 _MOST_ITEMS = 1 << 18
+_ROW_BYTES = 128  # of an item that writes a row: its name and a key
 _STEP_S = 0.01  # a batch of keys should take about so long: what is served waits behind it
 
 
@@ -34,6 +35,7 @@ class TableWorker(Protocol):
     def device(self) -> DeviceInfo: ...
     @property
     def restarts(self) -> int: ...
+    def fits(self, items: int, nbytes: int, output_bytes: int = 0) -> bool: ...
     def run(
         self,
         instance_id: int,
@@ -57,7 +59,18 @@ class DeviceTables:
         self._refused: Generations = np.zeros(slots.capacity, np.uint32)
         self.instance = instance
         self._algorithm = algorithm
-        self._keys = _FIRST_KEYS
+        # A GPU writes rows side by side; a CPU has enough with the keys, and spares the doublings that lead to rows.
+        apart = worker.device.kind == "cuda"
+        self._rows = np.arange(shape.rows, dtype=np.uint32) if apart else np.array([_EVERY_ROW], np.uint32)
+        self._most = self._most_keys()
+        self._keys = min(_FIRST_KEYS, self._most)
+
+    def _most_keys(self) -> int:
+        """Keys of one batch: as many as fit a slot of the worker, within reason."""
+        keys = _MOST_ITEMS // self._rows.size
+        while keys > 1 and not self.worker.fits(keys * self._rows.size, keys * self._rows.size * _ROW_BYTES):
+            keys //= 2
+        return keys
 
     @property
     def alive(self) -> bool:
@@ -102,15 +115,13 @@ class DeviceTables:
 
     def _adapt(self, tried: int, seconds: float) -> None:
         if tried == self._keys and seconds < _STEP_S / 2:
-            self._keys = min(2 * self._keys, _MOST_ITEMS // self.shape.rows)
+            self._keys = min(2 * self._keys, self._most)
         elif seconds > 2 * _STEP_S:
             self._keys = max(self._keys // 2, 1)
 
     def _tabulate(self, keys: KeySet, places: Places, generation: Generations, index: Places) -> tuple[Mask, Mask]:
-        """Writes rows: which keys have all of theirs, and which are no keys. A GPU does rows side by side; a CPU has
-        enough with the keys, and spares the doublings that lead to each row."""
-        apart = self.worker.device.kind == "cuda"
-        rows = np.arange(self.shape.rows, dtype=np.uint32) if apart else np.array([_EVERY_ROW], np.uint32)
+        """Writes rows: which keys have all of theirs, and which are no keys."""
+        rows = self._rows
         # Neighbours have equal rows, so that a warp's lanes do equally many doublings.
         names = np.empty((rows.size, places.size, 3), "<u4")
         names[:, :, 0], names[:, :, 1], names[:, :, 2] = places, generation, rows[:, None]
