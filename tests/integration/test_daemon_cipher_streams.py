@@ -245,11 +245,15 @@ def test_a_deadline_ends_a_stream(client, keys):
     fed.put(None)
 
 
-def test_streams_beyond_the_limit_are_told_when_to_come_again(tmp_path):
-    daemon = DaemonProcess(tmp_path, ["hight"], "cipher.max_streams=1", cache=None)
+def test_front_ends_pass_streams_on(tmp_path):
+    """Those without a deadline too; and one beyond the limit is told when to come again."""
+    daemon = DaemonProcess(tmp_path, ["hight"], "cipher.max_streams=1", "server.processes=2", cache=None)
     try:
         with CipherClient(daemon.address) as client:
             key = client.create_key(CipherAlgorithm.HIGHT, bytes(16))
+            data = random.Random(SEED).randbytes(5000)
+            with client.stream(key, HIGHT, Direction.ENCRYPT, pieces(data, 777), iv=bytes(8)) as stream:
+                assert b"".join(stream) == client.encrypt(key, HIGHT, data, bytes(8))
             fed = Fed()
             fed.put(bytes(512))
             first = iter(client.stream(key, HIGHT, Direction.ENCRYPT, iter(fed), iv=bytes(8)))

@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from verifier.api import status_of
-from verifier.api._calls import abort, caller_of
+from verifier.api._calls import abort, caller_of, deadline_of
 from verifier.api.status import DETAILS_KEY
 from verifier.errors import StoppingError
 
@@ -62,7 +62,7 @@ def _same(data: bytes) -> bytes:
 
 def _unary(call: Any) -> Callable[[_Whole, grpc.ServicerContext], bytes]:
     def handle(request: _Whole, context: grpc.ServicerContext) -> bytes:
-        going = call.future(request.raw, timeout=context.time_remaining(), metadata=_metadata(context))
+        going = call.future(request.raw, timeout=_time_left(context), metadata=_metadata(context))
         if not context.add_callback(going.cancel):
             going.cancel()
         try:
@@ -76,7 +76,7 @@ def _unary(call: Any) -> Callable[[_Whole, grpc.ServicerContext], bytes]:
 
 def _streaming(call: Any) -> Callable[[Iterator[_Whole], grpc.ServicerContext], Iterator[bytes]]:
     def handle(requests: Iterator[_Whole], context: grpc.ServicerContext) -> Iterator[bytes]:
-        going = call(_raw(requests), timeout=context.time_remaining(), metadata=_metadata(context))
+        going = call(_raw(requests), timeout=_time_left(context), metadata=_metadata(context))
         if not context.add_callback(going.cancel):
             going.cancel()
         try:
@@ -93,6 +93,11 @@ def _raw(requests: Iterator[_Whole]) -> Iterator[bytes]:
             yield request.raw
     except Exception:  # the transport ends the iterator with one of its own when the call is over
         return
+
+
+def _time_left(context: grpc.ServicerContext) -> float | None:
+    """Seconds until the caller's deadline; None where it has none: gRPC says so with a time beyond all clocks."""
+    return None if deadline_of(context) is None else context.time_remaining()
 
 
 def _metadata(context: grpc.ServicerContext) -> tuple[tuple[str, str | bytes], ...]:
