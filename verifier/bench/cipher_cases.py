@@ -20,7 +20,7 @@ from verifier.bench.rig import Rig, Slot
 from verifier.errors import SelfTestError
 from verifier.model import Column
 
-__all__ = ["CIPHERS", "Cipher", "measure_cipher"]
+__all__ = ["CIPHERS", "Cipher", "fill_cipher", "measure_cipher"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,16 @@ CIPHERS = (
 _INVERSE = {"ecb_encrypt": "ecb_decrypt", "ctr": "ctr", "gcm_encrypt": "gcm_decrypt"}
 
 
-def _fill(cipher: Cipher, rig: Rig, operation: str, data: np.ndarray, key: bytes) -> Slot:
-    items = data.size // cipher.stripe_bytes
-    width = cipher.block_bytes
+def fill_cipher(
+    cipher: Cipher, rig: Rig, operation: str, data: np.ndarray, key: bytes, first: bytes | None = None
+) -> Slot:
+    """Stripes, (items, bytes), in the rig's slot. `first` is the first counter, a whole block: zeros by default."""
+    items, width = len(data), cipher.block_bytes
     # The counter of a stripe's first block: 32 more than the one before.
-    counters = np.zeros((items, width), np.uint8)
-    counters[:, -4:] = (np.arange(items, dtype=">u4") * 32).view(np.uint8).reshape(items, 4)
+    low = int.from_bytes((first or bytes(width))[-4:], "big") + np.arange(items, dtype=np.uint64) * 32
+    counters = np.empty((items, width), np.uint8)
+    counters[:, :-4] = np.frombuffer(first or bytes(width), np.uint8)[:-4]
+    counters[:, -4:] = low.astype(">u4").view(np.uint8).reshape(items, 4)
     columns = {
         "data": Column.fixed("data", data.ravel(), cipher.stripe_bytes, items),
         "counter": Column.fixed("counter", counters.ravel(), width, items),
@@ -77,15 +81,15 @@ def measure_cipher(cipher: Cipher, rig: Rig, limits: Limits, data_bytes: int, ru
     key = rng.bytes(cipher.key_bytes)
     stripes = max(1, data_bytes // cipher.stripe_bytes)
     sample = rng.integers(0, 256, (min(stripes, 4099), cipher.stripe_bytes), np.uint8)
-    there = _fill(cipher, rig, cipher.operation, sample, key)
+    there = fill_cipher(cipher, rig, cipher.operation, sample, key)
     rig.run(there)
     hidden = there.output(0).copy()
-    back = _fill(cipher, rig, _INVERSE[cipher.operation], hidden, key)
+    back = fill_cipher(cipher, rig, _INVERSE[cipher.operation], hidden, key)
     rig.run(back)
     if np.array_equal(hidden, sample) or not np.array_equal(back.output(0), sample):
         raise SelfTestError(f"{cipher.name}: what was encrypted does not come back")
     data = np.resize(sample, (stripes, cipher.stripe_bytes))
-    slot = _fill(cipher, rig, cipher.operation, data, key)
+    slot = fill_cipher(cipher, rig, cipher.operation, data, key)
     bits = 8.0 * data.size
     if rig.info.unified:
         yield Record.of_times(
