@@ -66,7 +66,7 @@ def records(data: bytes, *, crypto: Crypto = Crypto.sm2, chain_id: str | None = 
 def transaction_hash(transaction: Mapping[str, Any], nonce: bytes, crypto: Crypto) -> bytes:
     """The hash of a transaction's fields. Raises KeyError, TypeError or ValueError where one is missing or wrong."""
     version = int(transaction["version"])
-    if version not in (0, 1):
+    if version not in (0, 1, 2):
         raise ValueError(f"transaction version {version} is not known")
     parts = [
         version.to_bytes(4, "big"),
@@ -86,6 +86,8 @@ def transaction_hash(transaction: Mapping[str, Any], nonce: bytes, crypto: Crypt
             transaction.get("maxFeePerGas", "").encode(),
             transaction.get("maxPriorityFeePerGas", "").encode(),
         ]
+    if version >= 2:
+        parts.append(_unhex(transaction.get("extension", "")))
     return _hash(b"".join(parts), crypto)
 
 
@@ -99,6 +101,8 @@ def _record(name: str, transactions: list[Any], crypto: Crypto, chain_id: str | 
 def _transaction(transaction: Any, where: str, crypto: Crypto, chain_id: str | None) -> Signed | Unverifiable:
     if not isinstance(transaction, dict):
         return Unverifiable(where, "only its hash is given: ask the node for whole transactions")
+    if transaction.get("type") == 1:
+        return Unverifiable(where, "an Ethereum transaction in the chain's own (type 1): what it signs is not given")
     try:
         signature, told = _unhex(transaction["signature"]), _unhex(transaction["hash"])
         sender = _unhex(transaction["from"])

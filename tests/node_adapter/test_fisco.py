@@ -87,6 +87,9 @@ def test_the_hash_is_over_the_fields():
         bytes(4) + b"chain0group0" + (501).to_bytes(8, "big") + b"7061" + b"0x" + b"ab" * 20 + b"\1\2\xff[]"
     )
     assert verdicts(signed(version=1, value="5", gasLimit=7)) == ([Code.VALID], [])
+    assert verdicts(signed(version=2, value="5", extension="0x0102")) == ([Code.VALID], [])
+    changed = signed(version=2, extension="0x0102") | {"extension": "0x0103"}
+    assert verdicts(changed) == ([], ["its hash is not that of its fields"])
 
 
 @pytest.mark.parametrize("nonce", [b"7061", b"pa"])
@@ -121,6 +124,7 @@ def test_another_sender():
         ({"signature": None}, "a field is not what it must be"),
         ({"signature": "0xzz"}, "a field is not what it must be"),
         ({"version": 9}, "transaction version 9"),
+        ({"type": 1}, "an Ethereum transaction in the chain's own"),
         ({"blockLimit": -1}, "a field is not what it must be"),
     ],
 )
