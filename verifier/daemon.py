@@ -256,6 +256,7 @@ class Daemon:
                 launches_per_device=scheduling.launches_per_device,
                 retries=scheduling.retries,
                 unserved_wait_s=scheduling.unserved_wait_s,
+                table_devices=keys.devices,
             ),
             metrics=self.metrics,
         )

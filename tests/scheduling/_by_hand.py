@@ -26,6 +26,13 @@ algorithm = "EVEN"
 inputs = ["input"]
 outputs = [{ name = "echo", bytes = 1 }]
 stages = ["even"]
+[[operations]]
+name = "verify_enrolled"
+algorithm = "EVEN"
+role = "enrolled"
+inputs = ["input"]
+outputs = [{ name = "echo", bytes = 1 }]
+stages = ["even"]
 """,
     "even",
 )
@@ -144,10 +151,9 @@ class HandInstance:
 
 
 class HandLease:
-    operation_index = 0
-
-    def __init__(self, instance: HandInstance) -> None:
+    def __init__(self, instance: HandInstance, key: BatchKey) -> None:
         self.instance = instance
+        self.operation_index = instance.manifest.index(key.operation) or 0
         self._released = False
         instance.leases += 1
 
@@ -166,7 +172,7 @@ class Leases:
     def __call__(self, key: BatchKey) -> HandLease:
         if self.active is None:
             raise NotServedError("plugin", "even is not served")
-        return HandLease(self.active)
+        return HandLease(self.active, key)
 
     def swap(self) -> HandInstance:
         assert self.active is not None

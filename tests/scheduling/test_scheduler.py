@@ -7,6 +7,7 @@ from _by_hand import HandDevice, batch, ragged
 from _verdicts import RNG, _values, assert_right, assert_undetermined
 
 from verifier.errors import BackendError, NotServedError, StoppingError
+from verifier.model import BatchKey
 
 
 def test_what_waits_while_the_device_is_busy_is_merged(bench):
@@ -22,6 +23,24 @@ def test_what_waits_while_the_device_is_busy_is_merged(bench):
         assert_right(future.result(0), expected)
         assert future.result(0).served_by == "even@1.0.0#1"
         assert future.result(0).device == "cpu"
+
+
+def test_what_needs_tables_goes_where_tables_are(bench):
+    """But where none of those devices is up another one may say what it lacks."""
+    key = BatchKey("even", "verify_enrolled/EVEN")
+    without, having = HandDevice("cpu:0"), HandDevice("cpu:1")
+    made = bench(without, having, table_devices=("cpu:1",))
+    futures = [made.submit(batch([2, 3], key)) for _ in range(2)]
+    made.submit(batch([2, 3]))
+    made.poll()
+    (launch,), (other,) = having.running, without.running
+    assert [part.key for part in launch.parts] == [key, key]
+    assert [part.key for part in other.parts] == [batch([2]).key]
+    having.die()
+    made.settle()
+    for future in futures:
+        assert_right(future.result(0), [2, 3])
+        assert future.result(0).device == "cpu:0"
 
 
 def test_a_launch_is_bounded_in_items_and_the_rest_follows(bench):

@@ -42,6 +42,7 @@ class SchedulingOptions:
     launches_per_device: int = 3  # in flight: copies in, kernels and copies out overlap
     retries: int = 2  # of a launch that failed
     unserved_wait_s: float = 10.0  # how long a request waits where none of its devices is up
+    table_devices: tuple[str, ...] = ("auto",)  # that keep tables of enrolled keys; auto: all
 
 
 @dataclass(slots=True)
@@ -149,7 +150,7 @@ class Core:
                 self._give_up(work, error)
                 return None
         instance = work.lease.instance
-        states = self._devices.up(instance)
+        states = self._suited(self._devices.up(instance), work.lease)
         if not states:
             self.unserved = True
             if not work.taken:
@@ -177,6 +178,15 @@ class Core:
         if not cost.measured:
             return self._options.launch_items
         return max(cost.units(self._options.launch_s), _LEAST_LAUNCH)
+
+    def _suited(self, states: list[DeviceState], lease: Lease | None) -> list[DeviceState]:
+        """Those that keep tables, for what needs them; all where none of those is up: they say what they lack."""
+        devices = self._options.table_devices
+        if "auto" in devices or lease is None:
+            return states
+        if lease.instance.manifest.operations[lease.operation_index].role != "enrolled":
+            return states
+        return [state for state in states if state.device.device.id in devices] or states
 
     def _take(self, head: Work, instance: Instance, device: Device, items: int) -> list[Piece]:
         index = head.lease.operation_index if head.lease else 0
@@ -280,7 +290,8 @@ class Core:
 
     def _other_devices(self, instance: Instance, again: _Again, now: float) -> list[DeviceState]:
         """Devices that have not failed on this piece, or those that have and were started anew; the best first."""
-        up = self._devices.up(instance)
+        lease = again.pieces[0].work.lease
+        up = self._suited(self._devices.up(instance), lease)
         fresh = [state for state in up if state.device.device.id not in again.failed_on]
         loads = [Load(state.device.device, state.busy_s(now)) for state in fresh or up]
         items = sum(piece.items for piece in again.pieces)
