@@ -400,6 +400,26 @@ def test_list(run):
     assert '"iv_bytes"' in CliRunner().invoke(app, ["cipher", "list", "--json"]).output
 
 
+@pytest.mark.long
+def test_half_a_gigabyte_in_constant_memory(cipher_daemon, tmp_path, key):
+    """The command's memory is what it is for a small file; what it keeps of the first pass are digests."""
+    options = ["-a", "aes-gcm", "-k", key, "--target", cipher_daemon.address, "--force"]
+    peaks = {}
+    for size in (8 << 20, 512 << 20):
+        with (tmp_path / "plain").open("wb") as file:
+            os.truncate(file.fileno(), size)
+        for way, source, sink in (("encrypt", "plain", "secret"), ("decrypt", "secret", "back")):
+            with subprocess.Popen(command(way, *options, tmp_path / source, tmp_path / sink), cwd=ROOT) as process:
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+            assert process.returncode == 0
+            peaks[way, size] = usage.ru_maxrss << 10
+        assert (tmp_path / "back").stat().st_size == size
+    assert subprocess.run(["cmp", tmp_path / "plain", tmp_path / "back"]).returncode == 0
+    for way in ("encrypt", "decrypt"):
+        assert peaks[way, 512 << 20] < peaks[way, 8 << 20] + (192 << 20), peaks
+
+
 def test_without_a_daemon_one_is_started(tmp_path, key):
     """On this machine's CPU, with a plugin that compiles fast."""
     (tmp_path / "plain").write_bytes(bytes(range(256)) * 9)
