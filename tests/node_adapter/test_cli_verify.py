@@ -200,7 +200,7 @@ def test_what_came_before_an_error_is_verified(ecdsa, shared, tmp_path):
     assert "at byte" in result.stderr
     assert "cut.blocks" in result.stderr
     # The last block alone is lost: what came before it is verified, and printed.
-    assert "  transaction 0: 1 valid" in result.output
+    assert "  transaction 0: 1 valid by 0xa94f5374fce5edbc8e2a8697c15331677e6ebf0b" in result.output
     assert "block 31: 1 valid in 1 transactions" in result.output
     assert "31 signatures: 31 valid" in result.output
 

@@ -135,7 +135,7 @@ def _print_record(console: Console, record: Record, verdicts: list[Verdict], bri
         for name, group in groups.items():
             remarks = _remarks(group, name, "    ")
             if remarks or not brief:
-                told += [f"  {name}: {_counts(group)}", *remarks]
+                told += [f"  {name}: {_counts(group)}{_signers(group)}", *remarks]
         told += _remarks(own, record.name, "  ")
     console.print("\n".join(told), highlight=False, soft_wrap=True)
 
@@ -146,6 +146,12 @@ def _counts(lines: Sequence[Line]) -> str:
     counts = [f"{count} {code}" for code, count in sorted(codes.items())]
     counts += [f"{unverifiable} not verifiable"] if unverifiable else []
     return ", ".join(counts) or "nothing signed"
+
+
+def _signers(lines: Sequence[Line]) -> str:
+    """Who signed, where the signatures tell."""
+    addresses = dict.fromkeys(line.address for line in lines if isinstance(line, Verdict) and line.address)
+    return f" by {', '.join(f'0x{address.hex()}' for address in addresses)}" if addresses else ""
 
 
 def _remarks(lines: Sequence[Line], name: str, indent: str) -> list[str]:
