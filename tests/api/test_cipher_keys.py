@@ -6,10 +6,11 @@ import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import numpy as np
 import pytest
 
-from verifier.api import CipherKeys
+from verifier.api import CipherKeys, status_of
 from verifier.errors import CapacityError, KeyInUseError, NotFoundError, RequestError
 from verifier.model import BatchKey
 from verifier.secret import Secret
@@ -94,8 +95,9 @@ def test_deleting_waits_for_those_who_have_the_key(keys):
 def test_deleting_gives_up_waiting_and_the_last_user_overwrites(keys):
     handle = keys.create("AES", KEY, "")
     held = keys.use("key", [handle], "AES", "")
-    with pytest.raises(KeyInUseError, match=rf"{handle} takes no new calls; 1 have it"):
+    with pytest.raises(KeyInUseError, match=rf"{handle} takes no new calls; 1 have it") as caught:
         keys.delete(handle, "", 0.0)
+    assert status_of(caught.value).code is grpc.StatusCode.FAILED_PRECONDITION
     with pytest.raises(NotFoundError):
         keys.use("key", [handle], "AES", "")
     assert KEY in memory(keys)

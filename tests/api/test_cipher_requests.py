@@ -177,6 +177,12 @@ BAD = [
         "data",
         "bytes in cells of 512; a request has at most 100000",
     ),
+    (
+        "too many parts",
+        request(CBC, 16, *[bytes(528)] * 13),
+        "data",
+        "bytes in cells of 8192; a request has at most 100000",
+    ),
     ("unknown priority", request(GCM, 12, priority=9), "priority", "9 is not a value of the contract"),
 ]
 

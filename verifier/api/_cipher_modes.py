@@ -19,11 +19,21 @@ from verifier.errors import BackendError
 from verifier.model import Batch, BatchKey, BatchResult, Bytes, Code, Column, Timings
 from verifier.secret import Secret
 
-__all__ = ["CELL_BYTES", "GHASH_WIDTH", "Done", "Messages", "Operations", "fold", "gcm_counters", "tags_of"]
+__all__ = [
+    "CELL_BYTES",
+    "CHAIN_BYTES",
+    "GHASH_WIDTH",
+    "Done",
+    "Messages",
+    "Operations",
+    "fold",
+    "gcm_counters",
+    "tags_of",
+]
 
 CELL_BYTES = 512  # of a message of the `_each` operations
 CHAIN_BYTES = 8192  # of a part of a message that CBC encrypts
-GHASH_WIDTH = 512  # bytes that one fold takes: 32 hashes
+_FOLD_BYTES = 512  # bytes that one fold takes: 32 hashes
 _FOLDED = 32  # so few hashes that `gcm_tag` does the rest
 _HASH_BYTES = 16
 _EACH_MODES = {"ECB": 1, "CTR": 2, "CBC": 3}
@@ -215,7 +225,7 @@ def fold(
         padded[np.arange(len(hashes)) + shift] = hashes
         folds += 1
         key = dataclasses.replace(operations.resolve("gcm_fold", folds=folds), constant=secret)
-        result = run(Batch(key, len(padded) // 32, (_rows(padded.reshape(-1, GHASH_WIDTH)),)))
+        result = run(Batch(key, len(padded) // 32, (_rows(padded.reshape(-1, _FOLD_BYTES)),)))
         _require(result)
         hashes, counts = _output(result, 0, _HASH_BYTES), groups
     return hashes, counts, folds

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from verifier.api._cipher_keys import Indices
-from verifier.api._cipher_modes import CELL_BYTES, Messages, Operations
+from verifier.api._cipher_modes import CELL_BYTES, CHAIN_BYTES, Messages, Operations
 from verifier.api._cipher_stripes import Lengths, add_to_counters
 from verifier.api._schemes import enum_name
 from verifier.api.requests import Catalogue, Limits
@@ -226,7 +226,7 @@ class CipherRequests:
         return read
 
     def _check_bytes(self, read: Transform) -> None:
-        """The columns as they will lie in slots: short items in cells, long ones in whole stripes."""
+        """The columns as they will lie in slots: short items in cells, long ones in whole stripes or parts."""
         lengths, cipher = read.messages.lengths, read.scheme.cipher
         longest = int(lengths.max(initial=0))
         if not read.short and read.index is not None:
@@ -235,13 +235,13 @@ class CipherRequests:
                 f"item {int(lengths.argmax())} has {longest} bytes; with several keys an item has at most "
                 f"{CELL_BYTES}: send longer ones in requests of one key",
             )
-        stripe = cipher.stripe_bytes
-        cells = lengths.size * CELL_BYTES if read.short else int((-(-lengths // stripe)).sum()) * stripe
+        width = CHAIN_BYTES if read.scheme.mode == "CBC" and read.scheme.encrypts else cipher.stripe_bytes
+        cells = lengths.size * CELL_BYTES if read.short else int((-(-lengths // width)).sum()) * width
         nbytes = cells + read.messages.aad.nbytes + read.messages.iv.size + read.messages.tags.size
         if nbytes > self.limits.max_batch_bytes:
             raise RequestError(
                 "data",
-                f"{nbytes} bytes in cells of {CELL_BYTES if read.short else stripe}; a request has at most "
+                f"{nbytes} bytes in cells of {CELL_BYTES if read.short else width}; a request has at most "
                 f"{self.limits.max_batch_bytes}: send several, or a stream",
             )
 

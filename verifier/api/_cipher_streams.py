@@ -165,9 +165,10 @@ class _Stream:
             lambda future: wait(future, self._deadline),
         )
         self._scheme = scheme
-        # A GCM decryption is kept back as a whole; when a tag is only checked there is nothing to give.
-        self._keeps = scheme.mode == "GCM" and not scheme.encrypts
-        self._held = _Held(owner.held, owner.max_held_bytes) if scheme.direction == "DECRYPT" else None
+        # A GCM decryption is kept back as a whole; where a tag is only checked there is nothing to give.
+        self._checks_tag = scheme.mode == "GCM" and not scheme.encrypts
+        keeps = self._checks_tag and scheme.direction == "DECRYPT"
+        self._held = _Held(owner.held, owner.max_held_bytes) if keeps else None
         self._ready: queue.SimpleQueue[Step | Exception | None] = queue.SimpleQueue()
         self._lock = threading.Condition()
         self._steps = 0
@@ -191,7 +192,7 @@ class _Stream:
 
     def _answer(self, step: Step) -> pb.TransformStreamResponse:
         message, data = self._message, self._message.finish(step)
-        if not self._keeps:
+        if not self._checks_tag:
             answer = pb.TransformStreamResponse(data=data.tobytes(), last=step.last)
             answer.tag = message.tag if step.last else b""
         else:
@@ -242,7 +243,7 @@ class _Stream:
             raise RequestError("begin", "comes once, in the first message")
         if len(chunk) > limits.max_batch_bytes // 2:
             raise RequestError("data", f"a chunk of {len(chunk)} bytes; at most {limits.max_batch_bytes // 2}")
-        if self._held is not None and self._keeps and self._message.length + len(chunk) > self._held.limit:
+        if self._held is not None and self._message.length + len(chunk) > self._held.limit:
             raise RequestError(
                 "data",
                 f"{self._message.length + len(chunk)} bytes and more, but a stream keeps back at most "
