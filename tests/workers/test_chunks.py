@@ -83,7 +83,23 @@ def test_a_chunk_reads_its_own_items(begin, items, copied):
 def test_chunks_are_whole_rounds_neither_too_small_nor_too_large(round_items, rounds, least, most, wanted):
     items = 64_000
     batch = Batch(BatchKey("toy", "verify"), items, (Column.fixed("x", bytes(5 * items), 5, items),))
-    assert chunk_items(lay_out([batch], 0, ()), round_items, rounds, least, most) == wanted
+    assert chunk_items(lay_out([batch], 0, ()), round_items, rounds, least, most, 1 << 20) == wanted
+
+
+@pytest.mark.parametrize(
+    ("width", "output", "both_ways", "wanted"),
+    [
+        (512, 512, 1 << 20, 2048),  # a cipher's stripes: so many bytes, whatever a round is
+        (512, 512, 0, 4096),  # turned off: whole rounds
+        (512, 512, 100, 32),  # never less than a word of items
+        (512, 512, 64 << 20, 16384),  # never more than the most
+        (512, 32, 1 << 20, 4096),  # little comes back
+        (64, 64, 1 << 20, 4096),  # short items: the kernels are the limit
+    ],
+)
+def test_chunks_of_which_as_much_comes_back_are_small(width, output, both_ways, wanted):
+    batch = Batch(BatchKey("toy", "echo", ()), 1 << 16, (Column.fixed("data", bytes(width << 16), width, 1 << 16),))
+    assert chunk_items(lay_out([batch], 0, (output,)), 2048, 2, 0, 8 << 20, both_ways) == wanted
 
 
 def test_rounds_are_of_the_stage_that_the_manifest_names():

@@ -217,6 +217,7 @@ def test_the_watchdogs_limit_grows_with_the_items():
         ("slot_bytes", 4097),
         ("streams", 17),
         ("chunk_least_bytes", 1 << 30),
+        ("chunk_both_ways_bytes", -1),
         ("drain_timeout_s", -1),
         ("bitmap_memory", "host"),
     ],

@@ -14,6 +14,8 @@ from verifier.workers._layout import Layout, aligned
 
 __all__ = ["Chunk", "Copy", "chunk_items", "copied_chunk", "in_place_chunk"]
 
+_LONG_ITEM_BYTES = 256
+
 
 class Copy(NamedTuple):
     """Bytes of the slot, or of a region, and where they lie on the device, relative to the chunk's memory."""
@@ -53,14 +55,21 @@ class Chunk(NamedTuple):
             batch.output_strides[i] = width
 
 
-def chunk_items(layout: Layout, round_items: int, rounds: int, least_bytes: int, most_bytes: int) -> int:
+def chunk_items(
+    layout: Layout, round_items: int, rounds: int, least_bytes: int, most_bytes: int, both_ways_bytes: int
+) -> int:
     """Items of a chunk: whole rounds, at least `rounds` of them and at least `least_bytes` of input.
 
     Long items fill the link before they fill the device, so `most_bytes` of input has the last word: chunks that are
-    copied while others run then matter more than full launches, and the streams fill the device together.
+    copied while others run then matter more than full launches, and the streams fill the device together. Where as
+    much comes back (ciphers) the link both ways is the limit whatever the launches are. The first chunk's way in and
+    the last one's way out overlap nothing, so chunks are small then, `both_ways_bytes`, as far as giving their orders
+    keeps up.
     """
     per_round = (round_items + 31) // 32 * 32
     item_bytes = max(1, layout.codes // layout.items)
+    if 2 * sum(layout.output_bytes) >= item_bytes >= _LONG_ITEM_BYTES and both_ways_bytes:
+        return max(32, min(both_ways_bytes, most_bytes) // item_bytes // 32 * 32)
     items = per_round * max(rounds, -(-least_bytes // (item_bytes * per_round)))
     most = most_bytes // item_bytes
     if items <= most:

@@ -29,6 +29,7 @@ class WorkerOptions:
     chunk_rounds: int = 2  # a chunk is so many full launches of the operation's widest stage, at least
     chunk_least_bytes: int = 4 << 20  # and has so many input bytes, at least: small copies do not fill the link
     chunk_most_bytes: int = 32 << 20  # and so many at most: one chunk's copies overlap another's kernels
+    chunk_both_ways_bytes: int = 8 << 20  # a chunk of long items of which as much comes back; 0: as the others
     unified_chunk_items: int = 32768  # where the device works in place: bounds the scratch memory
     bitmap_memory: BitmapMemory = "managed"
     driver: Mapping[str, Any] = field(default_factory=dict)  # options of verifier.drivers.open_driver
@@ -51,6 +52,7 @@ class WorkerOptions:
             ("chunk_rounds", 1, 1024),
             ("chunk_least_bytes", 0, self.chunk_most_bytes),
             ("chunk_most_bytes", 1, MAX_SLOT_BYTES),
+            ("chunk_both_ways_bytes", 0, MAX_SLOT_BYTES),
             ("unified_chunk_items", 32, 1 << 30),
             ("load_attempts", 1, 100),
         ):

@@ -148,6 +148,7 @@ class Pipeline:
             self._options.chunk_rounds,
             self._options.chunk_least_bytes,
             self._options.chunk_most_bytes,
+            self._options.chunk_both_ways_bytes,
         )
 
     def _chunk(
