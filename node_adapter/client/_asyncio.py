@@ -260,7 +260,7 @@ class AsyncVerifierClient:
                 asked_s = retry_after_s(rpc.trailing_metadata())
                 late = rpc.code() is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < deadline
                 if rpc.code() is grpc.StatusCode.UNAVAILABLE or late:
-                    replicas.failed(replica)
+                    replicas.failed(replica, str(error))
                 elif rpc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                     replicas.full(replica, asked_s)
                 avoid.add(replica)
@@ -275,7 +275,7 @@ class AsyncVerifierClient:
                 if part.decided.all():
                     replicas.answered(replica)
                 else:
-                    replicas.failed(replica)
+                    replicas.failed(replica, "it left items undecided")
                     doubtful.add(replica)
                 return part
             await asyncio.sleep(delay)

@@ -101,7 +101,7 @@ class Flight(Generic[R]):
             if part.decided.all():
                 self._replicas.answered(replica)
             else:
-                self._replicas.failed(replica)
+                self._replicas.failed(replica, "it left items undecided")
                 self.doubtful.add(replica)
             return
         error = failure(code, call.details() or "")
@@ -110,7 +110,7 @@ class Flight(Generic[R]):
         asked_s = retry_after_s(call.trailing_metadata())
         late = code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < self._deadline
         if code is grpc.StatusCode.UNAVAILABLE or late:
-            self._replicas.failed(replica)
+            self._replicas.failed(replica, str(error))
         elif code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             self._replicas.full(replica, asked_s)
         if (may_retry(code) or late) and attempt + 1 < self._retry.attempts:

@@ -8,6 +8,7 @@ replica that failed, or that gave an answer with undecided items, is left alone 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 import threading
 import time
@@ -18,6 +19,8 @@ from typing import Any
 from node_adapter.errors import ReplicasError, RequestError
 
 __all__ = ["Address", "Lookup", "Replica", "Replicas", "addresses", "check_same_plugins", "is_one"]
+
+_log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 
@@ -124,12 +127,14 @@ class Replicas:
         """
         return left_s / 2 if attempt == 0 and self.elsewhere({replica}) else left_s
 
-    def failed(self, replica: Replica) -> None:
+    def failed(self, replica: Replica, why: str) -> None:
         """Leaves a replica alone: half a second at first, twice as long each time, half a minute at most."""
         with self._lock:
             pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(replica.failures, 10))
             replica.failures += 1
             replica.away_until = self.clock() + pause
+        if self.several:
+            _log.warning("%s is left alone for %g s: %s", replica.address.target, pause, why)
 
     def full(self, replica: Replica, asked_s: float) -> None:
         """Leaves a replica alone for the time that it asks for, half a minute at most."""

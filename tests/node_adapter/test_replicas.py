@@ -95,13 +95,13 @@ def test_one_that_failed_is_left_alone_for_a_growing_time():
     first = made.all[0]
     pauses = []
     for _ in range(9):
-        made.failed(first)
+        made.failed(first, "told to")
         begun = clock.now
         while "0" not in names(made, 2):
             clock.now += 0.25
         pauses.append(clock.now - begun)
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
-    made.failed(first)
+    made.failed(first, "told to")
     made.answered(first)
     assert set(names(made, 2)) == {"0", "1"}
 
@@ -172,7 +172,7 @@ def test_every_daemon_gets_its_share(connect):
         assert [len(daemon.requests) for daemon in (one, two, three)] == [10, 10, 10]
 
 
-def test_what_one_leaves_undecided_is_asked_elsewhere_and_that_one_left_alone(connect):
+def test_what_one_leaves_undecided_is_asked_elsewhere_and_that_one_left_alone(connect, caplog):
     with MockVerifier(lambda items: [0] * len(items.inputs)) as bad, MockVerifier(by_first_byte) as good:
         client = connect(several(bad, good))
         ready(client, 2)
@@ -180,6 +180,7 @@ def test_what_one_leaves_undecided_is_asked_elsewhere_and_that_one_left_alone(co
             assert client.call("verify", SCHEME, *batch([1, 2, 5])).codes.tolist() == [1, 2, 5]
         assert len(bad.requests) == 1
         assert len(good.requests) == 8
+        assert f"{bad.target} is left alone for 0.5 s: it left items undecided" in caplog.text
 
 
 def test_only_the_undecided_items_are_asked_again(connect):
