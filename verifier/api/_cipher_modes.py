@@ -22,7 +22,6 @@ from verifier.secret import Secret
 __all__ = [
     "CELL_BYTES",
     "CHAIN_BYTES",
-    "GHASH_WIDTH",
     "Done",
     "Messages",
     "Operations",
