@@ -119,10 +119,10 @@ DEVICE_CALL Words invert_by_euclid(const Words a, const Words m) {
 template <class C>
 DEVICE typename C::Field::Element invert_as_in_the_paper(const typename C::Field::Element& z) {
     typedef Exact<typename C::Field> E;
-    COUNT(inversions);
 #if PAPER_FERMAT
     return E::invert(z);
 #else
+    COUNT(inversions);
     return E::from_words(invert_by_euclid(E::to_words(z), C::Field::Prime::p()));
 #endif
 }

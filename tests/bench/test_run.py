@@ -19,7 +19,7 @@ from verifier.bench.sweeps import Point, points, sweep_records
 from verifier.cli.bench import app
 from verifier.drivers import list_devices
 from verifier.errors import SelfTestError
-from verifier.manifest import load_manifest, parse_manifest
+from verifier.manifest import parse_manifest
 from verifier.model import Code
 from verifier.registry import shipped_folder
 
@@ -102,7 +102,7 @@ def test_the_points_of_each_axis():
     manifest = parse_manifest(MANIFEST, "p")
     gpu = {axis: points(axis, manifest, "sm_90", 1024) for axis in ("batch", "streams", "threads", "variants")}
     assert [point.batch for point in gpu["batch"]] == [1 << k for k in range(11)]
-    assert [point.streams for point in gpu["streams"]] == [1, 2, 4, 8]
+    assert [point.options.streams for point in gpu["streams"]] == [1, 2, 4, 8]
     assert [point.setting for point in gpu["threads"]] == [
         ("block-threads", "THREADS_A=64"),
         ("block-threads", "THREADS_A=128"),
@@ -110,14 +110,21 @@ def test_the_points_of_each_axis():
     assert [point.choice.text for point in gpu["variants"]] == ["default", "a", "b"]
     assert [point.choice.text for point in points("variants", manifest, "aarch64", 8)] == ["default", "a"]
     assert points("streams", manifest, "aarch64", 8) == []  # a CPU works in place
+    assert [point.options.bitmap_memory for point in points("bitmaps", manifest, "sm_90", 8)] == [
+        *("managed", "pinned", "device")
+    ]
 
 
 def test_a_sweep_says_its_point_in_every_record(cpu, monkeypatch):
-    few = [Point(("batch", 2), 2), Point(("batch", 64), 64)]
+    few = [
+        Point(("batch", 2), 2),
+        Point(("batch", 64), 64),
+        Point(("keys", "SEC1_COMPRESSED"), 64, keys="SEC1_COMPRESSED"),
+    ]
     monkeypatch.setattr(sweeps_module, "points", lambda *_: few)
     records = list(sweep_records(SM2, "batch", "cpu", cpu.target, shipped_folder(), 64, 2))
-    assert [(record.batch, record.settings["batch"]) for record in records] == [(2, 2), (64, 64)]
-    assert load_manifest(shipped_folder() / "sm2").operations
+    assert [(record.batch, record.settings.get("batch")) for record in records] == [(2, 2), (64, 64), (64, None)]
+    assert records[2].settings["keys"] == "SEC1_COMPRESSED"  # and its verdicts were the same
 
 
 def test_a_run_begins_nothing_after_its_time():
@@ -151,7 +158,7 @@ def test_a_daemon_measured_from_both_doors(cpu):
     ("arguments", "message"),
     [
         (["--suite", "kernel"], "there are kernels, pipeline, daemon, e2e"),
-        (["--sweep", "size"], "there are batch, streams, threads, variants"),
+        (["--sweep", "size"], "there are batch, streams, threads, variants, keys, bitmaps"),
         (["--case", "nothing", "--device", "cpu"], "no case is named nothing; there are sm2-verify,"),
         (["--device", "cuda:99"], "cuda"),
         (["plot", "/nowhere.jsonl"], "/nowhere.jsonl: No such file"),

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,8 +147,19 @@ def test_only_stages_are_exported_and_nothing_is_imported(parity_files, image_ca
 def test_the_order_of_compilers(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
+    has_zig = []
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: (has_zig or None) if name == "ziglang" else find_spec(name)
+    )
     script(tmp_path / "g++", "echo g++ 99.0 Free Software Foundation")
     assert find_compiler().family == "gcc"
+    has_zig.append("ziglang")
+    script(tmp_path / "python", "echo clang version 20.1")
+    monkeypatch.setattr(sys, "executable", f"{tmp_path}/python")
+    _find.cache_clear()
+    assert find_compiler().command == (f"{tmp_path}/python", "-m", "ziglang", "c++")
+    assert find_compiler().family == "zig"
     _find.cache_clear()
     script(tmp_path / "clang++", "echo some clang version 99.1")
     assert find_compiler().version == "some clang version 99.1"

@@ -62,6 +62,9 @@ class Counted:
 
 COUNTED = (
     Counted("sm2-verify-unknown", "sm2", "verify", "SM2"),
+    Counted("sm2-verify-unknown-paper", "sm2", "verify", "SM2", Choice("paper")),
+    Counted("sm2-verify-unknown-paper-fermat", "sm2", "verify", "SM2", Choice("paper_fermat")),
+    Counted("sm2-verify-unknown-paper-separate", "sm2", "verify", "SM2", Choice("paper_separate")),
     Counted("p256-verify-unknown", "ecdsa", "verify", "ECDSA_P256"),
     Counted("secp256k1-verify-unknown", "ecdsa", "verify", "ECDSA_SECP256K1"),
     Counted("secp256k1-recover", "ecdsa", "recover", "ECDSA_SECP256K1"),

@@ -19,6 +19,8 @@ AXIS_TITLES = {
     "streams": "streams",
     "block-threads": "threads of a block",
     "variant": "variant",
+    "keys": "encoding of keys",
+    "bitmaps": "memory of the verdict bitmaps",
 }
 
 

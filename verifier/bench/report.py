@@ -11,7 +11,14 @@ from verifier.bench.records import Record, read_records
 __all__ = ["SWEEPS", "amount", "figures_table", "newest", "rewrite", "swept"]
 
 BEGIN, END = "<!-- figures: written by script/figures from bench/results -->", "<!-- /figures -->"
-SWEEPS = ("batch", "streams", "block-threads", "variant")  # keys of Record.settings that make a point of a sweep
+SWEEPS = (
+    "batch",
+    "streams",
+    "block-threads",
+    "variant",
+    "keys",
+    "bitmaps",
+)  # keys of Record.settings that make a point of a sweep
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 

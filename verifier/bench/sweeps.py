@@ -1,4 +1,4 @@
-"""One case at many settings: batch sizes, streams, threads of a block, variants.
+"""One case at many settings: batch sizes, streams, threads of a block, variants, keys' encodings, bitmaps' memory.
 
 Records keep the case's name; the point stands in their settings under the axis: {"streams": 4}, {"variant": "paper"}.
 """
@@ -11,28 +11,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from verifier.bench.cases import Case, check_codes
 from verifier.bench.records import Record
 from verifier.bench.rig import Rig, columns_of
 from verifier.bench.signatures import SignatureSet, make_signatures
 from verifier.manifest import DEFAULT, Choice, Manifest, kind_of, load_manifest
+from verifier.model import Column
 from verifier.workers import WorkerOptions
+from verifier.workers._options import BitmapMemory
 
 __all__ = ["AXES", "Axis", "Point", "points", "sweep_records"]
 
-Axis = Literal["batch", "streams", "threads", "variants"]
-AXES: tuple[Axis, ...] = ("batch", "streams", "threads", "variants")
+Axis = Literal["batch", "streams", "threads", "variants", "keys", "bitmaps"]
+AXES: tuple[Axis, ...] = ("batch", "streams", "threads", "variants", "keys", "bitmaps")
 STREAMS = (1, 2, 4, 8)
+KEYS = ("RAW_XY", "SEC1_COMPRESSED")  # 64 bytes over the link, or 33 and a root on the device
+BITMAPS: tuple[BitmapMemory, ...] = ("managed", "pinned", "device")
 
 
 @dataclass(frozen=True)
 class Point:
-    """What is measured: a batch size, with a choice and a worker's options. `setting` says it in the record."""
+    """What is measured: a batch size, with a choice, a worker's options and an encoding of keys. `setting` says in
+    the record what is special."""
 
     setting: tuple[str, str | int]
     batch: int
     choice: Choice = field(default_factory=Choice)
-    streams: int | None = None
+    options: WorkerOptions = field(default_factory=WorkerOptions)
+    keys: str = KEYS[0]
 
 
 def points(axis: Axis, manifest: Manifest, target: str, batch: int) -> list[Point]:
@@ -41,7 +49,13 @@ def points(axis: Axis, manifest: Manifest, target: str, batch: int) -> list[Poin
     if axis == "batch":
         return [Point(("batch", 1 << k), 1 << k) for k in range(batch.bit_length())]
     if axis == "streams":
-        return [Point(("streams", n), batch, streams=n) for n in STREAMS] if kind == "gpu" else []
+        many = [Point(("streams", n), batch, options=WorkerOptions(streams=n)) for n in STREAMS]
+        return many if kind == "gpu" else []
+    if axis == "keys":
+        return [Point(("keys", name), batch, keys=name) for name in KEYS]
+    if axis == "bitmaps":
+        places = [Point(("bitmaps", m), batch, options=WorkerOptions(bitmap_memory=m)) for m in BITMAPS]
+        return places if kind == "gpu" else []
     if axis == "threads":
         return [
             Point(("block-threads", f"{name}={value}"), batch, manifest.choice("", {name: value}))
@@ -59,11 +73,10 @@ def sweep_records(
     """Measures a verification at every point of an axis. Answers are checked at each."""
     made = make_signatures(case.verifies, min(batch, 1 << 16), fault_share=0.01)
     with ExitStack() as held:
-        opened: tuple[Choice, int | None] | None = None
+        opened: tuple[Choice, WorkerOptions] | None = None
         for point in points(axis, load_manifest(plugins / case.plugin), target, batch):
-            if opened != (point.choice, point.streams):
+            if opened != (point.choice, point.options):
                 held.close()
-                options = WorkerOptions() if point.streams is None else WorkerOptions(streams=point.streams)
                 rig = held.enter_context(
                     Rig(
                         device,
@@ -71,17 +84,20 @@ def sweep_records(
                         plugins / "common",
                         slot_bytes=1 << 30,
                         choice=point.choice,
-                        options=options,
+                        options=point.options,
                         **driver_options,
                     )
                 )
-                opened = (point.choice, point.streams)
+                opened = (point.choice, point.options)
             yield _measure(case, rig, made, point, runs)
 
 
 def _measure(case: Case, rig: Rig, made: SignatureSet, point: Point, runs: int) -> Record:
     tiled = made.tiled(point.batch)
-    slot = rig.fill("verify", case.verifies, columns_of(tiled), point.batch)
+    columns = columns_of(tiled)
+    if point.keys != KEYS[0]:
+        columns["key"] = compressed_keys(tiled)
+    slot = rig.fill("verify", case.verifies, columns, point.batch, {"key_encoding": point.keys})
     rig.run(slot)
     check_codes(slot, tiled, f"{case.name}, {point.setting[0]} {point.setting[1]}")
     return Record.of_times(
@@ -93,3 +109,10 @@ def _measure(case: Case, rig: Rig, made: SignatureSet, point: Point, runs: int) 
         includes=("parsing",) if rig.info.unified else ("transfer", "parsing"),
         settings=dict([point.setting]),
     )
+
+
+def compressed_keys(signatures: SignatureSet) -> Column:
+    """The keys as SEC1_COMPRESSED, 33 bytes each: 2 or 3 by y's parity, then x."""
+    prefix = 2 + (signatures.keys[:, 63:] & 1)
+    keys = np.concatenate([prefix, signatures.keys[:, :32]], axis=1).astype(np.uint8)
+    return Column.fixed("key", keys.ravel(), 33, signatures.items)

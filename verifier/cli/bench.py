@@ -27,7 +27,7 @@ Every result is checked for right answers before it is timed, is the median of s
 what the device could do at most, measured in the same run. Peers are CPU libraries on the same items, one core.
 
 Suites: kernels (data on the device), pipeline (from page-locked memory), daemon (in its process, router on), e2e (by
-gRPC). Sweeps: batch, streams, threads (of a block), variants.
+gRPC). Sweeps: batch, streams, threads (of a block), variants, keys (their encoding), bitmaps (where they lie).
 
 Examples:
 
@@ -131,7 +131,10 @@ def counts(
     except VerifierError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-    Console(markup=False, highlight=False).print(table)
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
+    console.print(table)
     if write:
         write_counts(found)
 

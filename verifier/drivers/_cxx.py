@@ -1,7 +1,7 @@
 """Shared libraries by a C++ compiler found when it is needed.
 
-The order is docs/decisions/0003-compiler-order.md's: what the operator says in $CXX, clang++, g++, and last the
-compiler that PyPI has (ziglang). Options in $CXXFLAGS come last and so win.
+The order is docs/decisions/0003-compiler-order.md's: what the operator says in $CXX, clang++, the clang that PyPI has
+(ziglang) where it is installed, and last g++. Options in $CXXFLAGS come last and so win.
 """
 
 from __future__ import annotations
@@ -65,13 +65,15 @@ def _find(cxx: str, path: str) -> Compiler:
         if found is None:
             raise DeviceUnavailableError(f"cpu: the compiler that CXX names does not run: {cxx}")
         return found
-    for name in ("clang++", "g++"):
-        where = shutil.which(name, path=path)
-        found = _identify((where,)) if where else None
-        if found is not None:
-            return found
+    candidates: list[tuple[str, ...]] = []
+    if where := shutil.which("clang++", path=path):
+        candidates.append((where,))
     if importlib.util.find_spec("ziglang") is not None:
-        found = _identify((sys.executable, "-m", "ziglang", "c++"))
+        candidates.append((sys.executable, "-m", "ziglang", "c++"))
+    if where := shutil.which("g++", path=path):
+        candidates.append((where,))
+    for command in candidates:
+        found = _identify(command)
         if found is not None:
             return found
     raise DeviceUnavailableError(
