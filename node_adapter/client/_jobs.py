@@ -12,14 +12,22 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from node_adapter.client._answers import (
+    no_digests,
+    no_verdicts,
+    read_codes,
+    read_digests,
+    read_outputs,
+    read_served,
+    read_verdicts,
+)
 from node_adapter.client._columns import Column, Values, pack, take, unique
-from node_adapter.client._results import Digests, Recovered, Result, Served, Verdicts, expand
+from node_adapter.client._results import Digests, Recovered, Result, Verdicts, expand
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
 from node_adapter.client._shared_memory import SharedMemory
 from node_adapter.client._wire import pb
 from node_adapter.errors import AnswerError, RequestError, UndecidedError
 from verifier.columns_digest import columns_digest
-from verifier.model import Code, bitmap_bytes
 from verifier.schemes import fixed_width
 
 __all__ = [
@@ -210,7 +218,7 @@ def verify_job(
     named = 0
     if scheme.key_encoding is KeyEncoding.INDEX:
         named = (_SET_KEY_BYTES if key_set else _TABLE_KEY_BYTES) - _INDEX_BYTES
-    return Job("Verify", columns, make, _read_verdicts, _no_verdicts, inverse, key_table, not key_set, named)
+    return Job("Verify", columns, make, read_verdicts, no_verdicts, inverse, key_table, not key_set, named)
 
 
 def recover_job(
@@ -229,9 +237,9 @@ def recover_job(
         return pb.RecoverRequest(scheme=scheme.message(), address_hash=int(address_hash), priority=int(priority))
 
     def read(response: Any, items: int) -> Recovered:
-        keys = _outputs("keys", response.keys, items, 64)
-        addresses = _outputs("addresses", response.addresses, items, address_bytes)
-        return Recovered(_codes(response, items), (_served(response, items),), (), keys, addresses)
+        keys = read_outputs("keys", response.keys, items, 64)
+        addresses = read_outputs("addresses", response.addresses, items, address_bytes)
+        return Recovered(read_codes(response, items), (read_served(response, items),), (), keys, addresses)
 
     def undecided(items: int) -> Recovered:
         zeros = np.zeros(items, np.uint8)
@@ -254,7 +262,7 @@ def digest_job(hash_: Hash, inputs: Values, *, priority: Priority) -> Job[Digest
     def make() -> Any:
         return pb.DigestRequest(hash=int(hash_), priority=int(priority))
 
-    return Job("Digest", columns, make, _read_digests, _no_digests)
+    return Job("Digest", columns, make, read_digests, no_digests)
 
 
 def register_request(algorithm: Algorithm, key_encoding: KeyEncoding, keys: Values) -> Any:
@@ -289,63 +297,3 @@ def _some(items: int) -> int:
 
 def _fields(result: Result) -> dict[str, Any]:
     return {name: getattr(result, name) for name in result.__dataclass_fields__}
-
-
-def _read_verdicts(response: Any, items: int) -> Verdicts:
-    return Verdicts(_codes(response, items), (_served(response, items),))
-
-
-def _no_verdicts(items: int) -> Verdicts:
-    return Verdicts(np.zeros(items, np.uint8))
-
-
-def _read_digests(response: Any, items: int) -> Digests:
-    decided = _bits("decided", response.decided, items)
-    codes = np.where(decided, np.uint8(Code.VALID), np.uint8(Code.UNDECIDED))
-    return Digests(codes, (_served(response, items),), (), _outputs("digests", response.digests, items, 32))
-
-
-def _no_digests(items: int) -> Digests:
-    return Digests(np.zeros(items, np.uint8), (), (), np.zeros((items, 32), np.uint8))
-
-
-def _served(response: Any, items: int) -> Served:
-    times = response.timings
-    return Served(items, response.served_by, response.device, times.queue_ns, times.device_ns, times.total_ns)
-
-
-def _bits(name: str, bitmap: bytes, items: int) -> npt.NDArray[np.bool_]:
-    if len(bitmap) != bitmap_bytes(items):
-        raise AnswerError(f"{name}: {len(bitmap)} bytes; {items} items are {bitmap_bytes(items)}")
-    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little").view(np.bool_)
-    if bits[items:].any():
-        raise AnswerError(f"{name}: a bit behind the last of {items} items is set")
-    return bits[:items]
-
-
-def _outputs(name: str, data: bytes, items: int, width: int) -> Bytes:
-    if len(data) != items * width:
-        raise AnswerError(f"{name}: {len(data)} bytes; {items} items are {items * width}")
-    return np.frombuffer(data, np.uint8).reshape(items, width)
-
-
-def _codes(response: Any, items: int) -> Bytes:
-    """One code an item, from bitmaps and problems that must not contradict each other."""
-    valid = _bits("valid", response.valid, items)
-    decided = _bits("decided", response.decided, items)
-    valid = valid & decided
-    codes = np.where(decided, np.where(valid, np.uint8(Code.VALID), np.uint8(Code.INVALID)), np.uint8(0))
-    if len(response.problems.index) != 4 * len(response.problems.code):
-        raise AnswerError(
-            f"problems: {len(response.problems.index)} bytes of indices for {len(response.problems.code)} codes"
-        )
-    index = np.frombuffer(response.problems.index, "<u4").astype(np.int64)
-    code = np.frombuffer(response.problems.code, np.uint8)
-    if not index.size:
-        return codes
-    if index[-1] >= items or (np.diff(index) <= 0).any():
-        raise AnswerError(f"problems.index: not rising, or beyond the last of {items} items")
-    if (valid[index] | (decided[index] == (code == Code.UNDECIDED))).any():
-        raise AnswerError("problems: they contradict the bitmaps")
-    codes[index] = code
-    return codes

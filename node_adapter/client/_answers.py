@@ -1,0 +1,90 @@
+"""Reading answers: bitmaps and columns whose sizes must fit the question, and that must not contradict each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from node_adapter.client._results import Digests, Served, Verdicts
+from node_adapter.errors import AnswerError
+from verifier.model import Code, bitmap_bytes
+
+__all__ = [
+    "no_digests",
+    "no_verdicts",
+    "read_codes",
+    "read_digests",
+    "read_outputs",
+    "read_served",
+    "read_verdicts",
+]
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def read_verdicts(response: Any, items: int) -> Verdicts:
+    """The verdicts in an answer to Verify. Raises AnswerError."""
+    return Verdicts(read_codes(response, items), (read_served(response, items),))
+
+
+def no_verdicts(items: int) -> Verdicts:
+    """Nothing is decided."""
+    return Verdicts(np.zeros(items, np.uint8))
+
+
+def read_digests(response: Any, items: int) -> Digests:
+    """The hashes in an answer to Digest. Raises AnswerError."""
+    decided = _bits("decided", response.decided, items)
+    codes = np.where(decided, np.uint8(Code.VALID), np.uint8(Code.UNDECIDED))
+    return Digests(codes, (read_served(response, items),), (), read_outputs("digests", response.digests, items, 32))
+
+
+def no_digests(items: int) -> Digests:
+    """No message is hashed."""
+    return Digests(np.zeros(items, np.uint8), (), (), np.zeros((items, 32), np.uint8))
+
+
+def read_served(response: Any, items: int) -> Served:
+    """Who answered, and in which time."""
+    times = response.timings
+    return Served(items, response.served_by, response.device, times.queue_ns, times.device_ns, times.total_ns)
+
+
+def _bits(name: str, bitmap: bytes, items: int) -> npt.NDArray[np.bool_]:
+    if len(bitmap) != bitmap_bytes(items):
+        raise AnswerError(f"{name}: {len(bitmap)} bytes; {items} items are {bitmap_bytes(items)}")
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little").view(np.bool_)
+    if bits[items:].any():
+        raise AnswerError(f"{name}: a bit behind the last of {items} items is set")
+    return bits[:items]
+
+
+def read_outputs(name: str, data: bytes, items: int, width: int) -> Bytes:
+    """Values of `width` bytes as rows. Raises AnswerError where they are not `items` many."""
+    if len(data) != items * width:
+        raise AnswerError(f"{name}: {len(data)} bytes; {items} items are {items * width}")
+    return np.frombuffer(data, np.uint8).reshape(items, width)
+
+
+def read_codes(response: Any, items: int) -> Bytes:
+    """One code an item, from bitmaps and problems that must not contradict each other."""
+    valid = _bits("valid", response.valid, items)
+    decided = _bits("decided", response.decided, items)
+    valid = valid & decided
+    codes = np.where(decided, np.where(valid, np.uint8(Code.VALID), np.uint8(Code.INVALID)), np.uint8(0))
+    if len(response.problems.index) != 4 * len(response.problems.code):
+        raise AnswerError(
+            f"problems: {len(response.problems.index)} bytes of indices for {len(response.problems.code)} codes"
+        )
+    index = np.frombuffer(response.problems.index, "<u4").astype(np.int64)
+    code = np.frombuffer(response.problems.code, np.uint8)
+    if not index.size:
+        return codes
+    if index[-1] >= items or (np.diff(index) <= 0).any():
+        raise AnswerError(f"problems.index: not rising, or beyond the last of {items} items")
+    if (valid[index] | (decided[index] == (code == Code.UNDECIDED))).any():
+        raise AnswerError("problems: they contradict the bitmaps")
+    codes[index] = code
+    return codes
