@@ -1,9 +1,10 @@
 """Ciphers on one device: known answers first, then the rate of every bulk kernel with its data on the device.
 
-    python bench/cipher_kernels.py DEVICE [--plugins aes,sm4] [--variants] [--mib 256] [--build-only] [--json FILE]
+    python bench/cipher_kernels.py DEVICE [--plugins aes,sm4] [--variants] [--tunables] [--mib 256] [--build-only] [--json FILE]
 
 The rates are of the stages and of nothing else: no copies. One line a kernel: gigabits a second of payload, at the
-median of the runs. Known answers run in batches of 1, 31, 33 and 1,000 items.
+median of the runs. Known answers run in batches of 1, 31, 33 and 1,000 items. With --variants or --tunables the builds
+of one run are compared: the last lines name the fastest of each operation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from verifier.bench.rig import Rig
-from verifier.manifest import Manifest, Operation
+from verifier.manifest import Manifest, Operation, kind_of
 from verifier.model import Bytes, Column
 from verifier.registry._answers import parse_answers
 
@@ -67,9 +68,26 @@ def columns_of(operation: Operation, items: int, noise: Bytes) -> dict[str, Colu
     return columns
 
 
-def variants_of(manifest: Manifest, wanted: bool) -> dict[str, dict[str, Any]]:
-    """The default build, and the manifest's others."""
-    return {"default": {}} | ({name: v.defines for name, v in manifest.variants.items()} if wanted else {})
+def builds_of(manifest: Manifest, target: str, variants: bool, tunables: bool) -> dict[str, dict[str, Any]]:
+    """The macros of the default build and of the manifest's others for a device, by their choices' texts: every
+    variant, and with each of them every value of every tunable that matters to it, one at a time."""
+    kind = kind_of(target)
+    names = ["default", *(n for n, v in manifest.variants.items() if variants and kind in v.targets)]
+    choices = [manifest.choice(name) for name in names]
+    for name in names if tunables else ():
+        for tunable, described in manifest.tunables.items():
+            if kind in described.targets and (not described.variants or name in described.variants):
+                choices += [manifest.choice(name, {tunable: value}) for value in described.values]
+    return {choice.text: manifest.build(choice, target)[1] for choice in choices}
+
+
+def print_fastest(records: list[dict[str, Any]]) -> None:
+    """The fastest build of every operation, and what the default reached."""
+    for plugin, operation in dict.fromkeys((r["plugin"], r["operation"]) for r in records):
+        found = [r for r in records if (r["plugin"], r["operation"]) == (plugin, operation)]
+        best = max(found, key=lambda r: float(r["gbit_s"]))
+        usual = next((r["gbit_s"] for r in found if r["variant"] == "default"), float("nan"))
+        print(f"{plugin} {operation:28} fastest: {best['variant']}, {best['gbit_s']:.1f} Gb/s; default {usual:.1f}")
 
 
 def measure(rig: Rig, operation: Operation, mib: int, runs: int, noise: Bytes) -> dict[str, Any]:
@@ -94,6 +112,7 @@ def main() -> None:
     parser.add_argument("device")
     parser.add_argument("--plugins", default=",".join(PLUGINS))
     parser.add_argument("--variants", action="store_true", help="also every variant of the manifests")
+    parser.add_argument("--tunables", action="store_true", help="also every value of their tunables, one at a time")
     parser.add_argument("--define", action="append", default=[], metavar="NAME=NUMBER", help="of every build")
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--runs", type=int, default=9)
@@ -106,7 +125,8 @@ def main() -> None:
     for name in arguments.plugins.split(","):
         folder = ROOT / "plugins" / name
         with_defaults = Rig(arguments.device, folder, ROOT / "plugins" / "common", slot_bytes=64 << 20, defines=extra)
-        builds = variants_of(with_defaults.manifest, arguments.variants)
+        target = with_defaults.info.target
+        builds = builds_of(with_defaults.manifest, target, arguments.variants, arguments.tunables)
         with_defaults.close()
         for variant, defines in builds.items():
             started = time.perf_counter()
@@ -130,6 +150,8 @@ def main() -> None:
                     record = measure(rig, operation, arguments.mib, arguments.runs, noise)
                     records.append({"plugin": name, "variant": variant, "device": rig.info.name, **record})
                     print(f"  {operation.id:28} {record['gbit_s']:8.1f} Gb/s", flush=True)
+    if arguments.variants or arguments.tunables:
+        print_fastest(records)
     if arguments.json:
         arguments.json.write_text(json.dumps(records, indent=1))
 

@@ -1,4 +1,4 @@
-"""Random keys and messages against libraries that share nothing with us: OpenSSL, its GOST provider, libgcrypt, Crypto++.
+"""Random keys and messages against libraries of others: OpenSSL, its GOST provider, libgcrypt, Crypto++.
 
 SKINNY, which no library has, is compared with a reference of its own in test_ciphers.py.
 """

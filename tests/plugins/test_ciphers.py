@@ -305,7 +305,15 @@ def test_variants_give_the_same(name, variant):
 
 
 @pytest.mark.parametrize("flags", [("-march=x86-64-v3",), ("-march=x86-64-v4",)], ids=["avx2", "avx512"])
-@pytest.mark.parametrize("name", ["aes", "hight", "sm4"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aes",
+        "hight",
+        "sm4",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("aria", "kuznyechik", "skinny")),
+    ],
+)
 def test_wider_vectors_give_the_same(name, flags):
     features = Path("/proc/cpuinfo").read_text()
     if ("avx512vl" if "v4" in flags[0] else "avx2") not in features:

@@ -1,0 +1,71 @@
+"""From and to page-locked memory: what chunk sizes and streams give of the link both ways, for one cipher or several.
+
+    python bench/cipher_link.py cuda:0 [--case 'cipher-aes*'] [--mib 256] [--runs 9]
+
+One line a setting: gigabits a second one way, its share of the copy rate both ways that was measured just before, and
+the time that giving the batch's orders takes, which bounds how small chunks may be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from fnmatch import fnmatch
+from pathlib import Path
+
+import numpy as np
+
+from verifier.bench.cipher_cases import CIPHERS, Cipher, fill_cipher
+from verifier.bench.limits import CEILINGS, measure_limits
+from verifier.bench.rig import Rig
+from verifier.workers import WorkerOptions
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMON = ROOT / "plugins" / "common"
+CHUNK_MIB = (0, 2, 4, 6, 8, 12, 16, 32)  # 0: whole rounds, as items that are not ciphers have
+STREAMS = (4, 8, 12)
+
+
+def measure(device: str, cipher: Cipher, mib: int, runs: int, copy_both: float) -> None:
+    """Every setting for one cipher."""
+    folder = ROOT / "plugins" / cipher.plugin
+    data = np.zeros(((mib << 20) // cipher.stripe_bytes, cipher.stripe_bytes), np.uint8)
+    for streams in STREAMS:
+        for chunk in CHUNK_MIB:
+            options = WorkerOptions(streams=streams, chunk_both_ways_bytes=chunk << 20)
+            with Rig(device, folder, COMMON, slot_bytes=(3 * mib + 64) << 20, options=options) as rig:
+                slot = fill_cipher(cipher, rig, cipher.operation, data, bytes(range(cipher.key_bytes)))
+                seconds = statistics.median(rig.times(slot, runs))
+                started = time.perf_counter()
+                submitted = rig.pipeline.submit(rig.instance, slot.job)
+                ordered = time.perf_counter() - started
+                rig.pipeline.finish(submitted)
+            rate = data.size / seconds
+            print(
+                f"{cipher.name:28} {streams:2} streams, chunks of {chunk:2} MiB: {8e-9 * rate:6.1f} Gb/s, "
+                f"{rate / copy_both:5.1%} of the link, orders {1e3 * ordered:5.2f} of {1e3 * seconds:5.2f} ms",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Runs it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("device")
+    parser.add_argument("--case", default="*")
+    parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--runs", type=int, default=9)
+    arguments = parser.parse_args()
+    with Rig(arguments.device, CEILINGS, COMMON, slot_bytes=512 << 20) as rig:
+        limits = measure_limits(rig)
+    if not limits.copy_both:
+        sys.exit(f"{arguments.device} works in place: there is no link to fill")
+    for cipher in CIPHERS:
+        if fnmatch(cipher.name, arguments.case):
+            measure(arguments.device, cipher, arguments.mib, arguments.runs, limits.copy_both)
+
+
+if __name__ == "__main__":
+    main()
