@@ -1,10 +1,11 @@
 """Ciphers on one device: known answers first, then the rate of every bulk kernel with its data on the device.
 
-    python bench/cipher_kernels.py DEVICE [--plugins aes,sm4] [--variants] [--tunables] [--mib 256] [--build-only] [--json FILE]
+    python bench/cipher_kernels.py DEVICE [--plugins aes,sm4] [--variants] [--tunables] [--build 'strided*']
+                                   [--mib 256] [--build-only] [--json FILE]
 
 The rates are of the stages and of nothing else: no copies. One line a kernel: gigabits a second of payload, at the
-median of the runs. Known answers run in batches of 1, 31, 33 and 1,000 items. With --variants or --tunables the builds
-of one run are compared: the last lines name the fastest of each operation.
+median of the runs. Known answers run in batches of 1, 31, 33 and 1,000 items. With --variants or --tunables the
+builds of one run are compared: the last lines name the fastest of each operation.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import sys
 import time
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,7 @@ def main() -> None:
     parser.add_argument("--plugins", default=",".join(PLUGINS))
     parser.add_argument("--variants", action="store_true", help="also every variant of the manifests")
     parser.add_argument("--tunables", action="store_true", help="also every value of their tunables, one at a time")
+    parser.add_argument("--build", default="*", help="of these only those of this name; * and ? match")
     parser.add_argument("--define", action="append", default=[], metavar="NAME=NUMBER", help="of every build")
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--runs", type=int, default=9)
@@ -128,7 +131,7 @@ def main() -> None:
         target = with_defaults.info.target
         builds = builds_of(with_defaults.manifest, target, arguments.variants, arguments.tunables)
         with_defaults.close()
-        for variant, defines in builds.items():
+        for variant, defines in ((name, built) for name, built in builds.items() if fnmatch(name, arguments.build)):
             started = time.perf_counter()
             slot_bytes = (64 << 20) if arguments.build_only else (3 * arguments.mib + 64) << 20
             with Rig(
