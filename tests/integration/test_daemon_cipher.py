@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -338,3 +340,26 @@ def _found(pid: int, wanted: bytes) -> bool:
             if wanted in (memory.read(end - begin) or b""):
                 return True
     return False
+
+
+def test_a_key_in_use_is_deleted_when_its_calls_are_done(tmp_path):
+    """The device takes its time for a batch: the first deletion has not that long, and the call is still answered."""
+    slow = {"call": "launch hight_cbc_encrypt", "times": 0, "delay_s": 1.5}
+    daemon = DaemonProcess(
+        tmp_path, ["hight"], "scheduling.measure=false", devices=("fake:0",), faults=[slow], cache=None
+    )
+    try:
+        with CipherClient(daemon.address, timeout_s=60) as client, ThreadPoolExecutor(1) as pool:
+            scheme = scheme_of(CipherAlgorithm.HIGHT, CipherMode.CBC)
+            handle = client.create_key(CipherAlgorithm.HIGHT, bytes(16))
+            call = pool.submit(client.encrypt, handle, scheme, bytes(1024), bytes(8))
+            while not daemon.metrics().get('verifier_queue_items{plugin="hight"}'):
+                time.sleep(0.01)
+            with pytest.raises(NotServedError, match=rf"{handle} takes no new calls; 1 have it") as refused:
+                client.delete_key(handle, timeout_s=0.7)
+            assert refused.value.code == "FAILED_PRECONDITION"
+            with pytest.raises(RefusedError, match=str(handle)):
+                client.encrypt(handle, scheme, bytes(8), bytes(8))
+            assert call.result(60) == cbc(hight(bytes(16)), bytes(8), bytes(1024))
+    finally:
+        daemon.stop()
