@@ -2,6 +2,7 @@
 
 from node_adapter.chain._block import Block, Header
 from node_adapter.chain._client import Client, Request, requests_of
+from node_adapter.chain._engines import Asked, Engine, Library, Middleware
 from node_adapter.chain._faults import FAULTS, Fault
 from node_adapter.chain._keys import P256Key, SigningKey
 from node_adapter.chain._ledger import Ledger
@@ -11,7 +12,7 @@ from node_adapter.chain._network import Conditions, Network
 from node_adapter.chain._node import Node, NodeSettings
 from node_adapter.chain._pool import Pool, PoolEntry, cache_folder, make_pool
 from node_adapter.chain._questions import Point, Question
-from node_adapter.chain._realtime import Asked, Engine, Library, Middleware, RealTime
+from node_adapter.chain._realtime import RealTime
 from node_adapter.chain._report import Report, report_of
 from node_adapter.chain._simulation import Simulation
 from node_adapter.chain._state import State

@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
+from node_adapter.chain._engines import Engine, Known, Library, Middleware
 from node_adapter.chain._ledger import Ledger
-from node_adapter.chain._libraries import by_library
 from node_adapter.chain._membership import issue_members
 from node_adapter.chain._messages import Message, decode, encode
 from node_adapter.chain._node import Node, NodeSettings
-from node_adapter.chain._questions import Answer, Codes, Point, Question
+from node_adapter.chain._questions import Answer, Point, Question
 from node_adapter.client import AsyncVerifierClient
-from node_adapter.errors import ChainError, UndecidedError
-from verifier.model import Code
+from node_adapter.errors import ChainError
 
 __all__ = ["NodeProcess", "SocketHost", "run_node"]
 
@@ -103,11 +100,6 @@ class SocketHost:
         """Only nodes have verifiers."""
         raise NotImplementedError
 
-    def spawn(self, task: asyncio.Task[None]) -> None:
-        """Keeps a task until it is done."""
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def close(self) -> None:
         """Ends the connections."""
         for writer in self._writers.values():
@@ -117,50 +109,29 @@ class SocketHost:
 
 
 class _NodeHost(SocketHost):
-    """Adds a verifier, and what it takes."""
+    """Adds a verifier."""
 
-    def __init__(self, folder: Path, number: int, verifier: str) -> None:
+    def __init__(self, folder: Path, number: int, engine: Engine) -> None:
         super().__init__(folder, number)
-        self._verifier = verifier
-        self._client = None if verifier in ("library", "known") else AsyncVerifierClient(verifier)
-        self.library_cpu_s = self.proposal_wait_s = 0.0
+        self._engine = engine
 
     def verify(self, question: Question, answer: Answer) -> None:
-        self.spawn(self._loop.create_task(self._decide(question, answer)))
+        """By the engine."""
+        task = self._loop.create_task(self._decide(question, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _decide(self, question: Question, answer: Answer) -> None:
-        start = self._loop.time()
-        codes = await self._codes(question)
-        if question.point is Point.PROPOSAL:
-            self.proposal_wait_s += self._loop.time() - start
-        answer(codes)
-
-    async def _codes(self, question: Question) -> Codes:
-        if self._client is not None:
-            try:
-                verdicts = await self._client.verify(
-                    question.scheme,
-                    question.inputs,
-                    question.signatures,
-                    question.keys,
-                    priority=question.priority,
-                    allow_undecided=True,
-                )
-            except UndecidedError:
-                return np.zeros(len(question), np.uint8)
-            return verdicts.codes
-        if self._verifier == "known":
-            return np.full(len(question), Code.VALID, np.uint8)
-        start = time.thread_time()
-        codes = by_library(question)
-        self.library_cpu_s += time.thread_time() - start
-        return codes
+        answer(await self._engine.verify(question))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeProcess:
-    """What a node's process is told. `verifier` is a daemon's target, "library", or "known": every signature counts
-    as valid, so that all the rest can be measured alone."""
+    """What a node's process is told.
+
+    `verifier` is a daemon's target, "library", or "known": every signature counts as valid, so that all the rest can
+    be measured alone. `signers` are keys to enroll with the daemon.
+    """
 
     folder: Path
     number: int
@@ -170,6 +141,7 @@ class NodeProcess:
     settings: NodeSettings
     balances: dict[bytes, int]
     verifier: str
+    signers: tuple[bytes, ...] = ()
 
 
 def run_node(told: NodeProcess) -> None:
@@ -177,8 +149,20 @@ def run_node(told: NodeProcess) -> None:
     asyncio.run(_run(told))
 
 
+async def _engine(told: NodeProcess) -> Engine:
+    if told.verifier == "known":
+        return Known()
+    if told.verifier == "library":
+        return Library()
+    middleware = Middleware(AsyncVerifierClient(told.verifier))
+    if told.signers:
+        await middleware.enroll(told.settings.algorithm, told.signers)
+    return middleware
+
+
 async def _run(told: NodeProcess) -> None:
-    host = _NodeHost(told.folder, told.number, told.verifier)
+    engine = await _engine(told)
+    host = _NodeHost(told.folder, told.number, engine)
     identity = issue_members(told.seed, told.members, told.chain)[told.number]
     ledger = Ledger(told.folder / f"{told.number}.sqlite", told.chain, told.balances)
     node = Node(identity, host, ledger, told.settings, clients=[told.members])
@@ -191,12 +175,13 @@ async def _run(told: NodeProcess) -> None:
     await stop.wait()
     took = {
         "cpu_s": time.process_time() - begun,
-        "library_cpu_s": host.library_cpu_s,
-        "proposal_wait_s": host.proposal_wait_s,
+        "library_cpu_s": engine.cpu_s if isinstance(engine, Library) else 0.0,
+        "proposal_wait_s": sum(asked.seconds for asked in engine.asked if asked.point is Point.PROPOSAL),
         "height": ledger.height,
         "view": node.replica.view,
         "problem": node.problem,
     }
     host.close()
     ledger.close()
+    await engine.close()
     (told.folder / f"{told.number}.json").write_text(json.dumps(took), encoding="utf-8")

@@ -3,93 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from node_adapter.chain._client import Request
-from node_adapter.chain._libraries import by_library
+from node_adapter.chain._engines import Engine
 from node_adapter.chain._membership import Identity
 from node_adapter.chain._node import NodeSettings
 from node_adapter.chain._pool import Pool
-from node_adapter.chain._questions import Answer, Codes, Point, Question
+from node_adapter.chain._questions import Answer, Question
 from node_adapter.chain._world import World
-from node_adapter.client import AsyncVerifierClient
 from node_adapter.errors import AdapterError, DeadlineError
 
-__all__ = ["Asked", "Engine", "Library", "LoopClock", "Middleware", "RealTime"]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One batch that a node had verified. `seconds` is from the question to the answer, on the node's side."""
-
-    point: Point
-    items: int
-    seconds: float
-
-
-class Engine(Protocol):
-    """What a node has its batches verified by, and what it has asked so far."""
-
-    asked: list[Asked]
-    served: Counter[tuple[str, str]]  # signatures by (plugin instance, device)
-
-    async def verify(self, question: Question) -> Codes:
-        """One code an item."""
-
-    async def close(self) -> None:
-        """Ends the connection."""
-
-
-@dataclass(slots=True)
-class Middleware:
-    """A daemon, over a connection of this node's own. What it cannot decide in time stays undecided."""
-
-    client: AsyncVerifierClient
-    timeout_s: float = 30.0
-    asked: list[Asked] = field(default_factory=list)
-    served: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    async def verify(self, question: Question) -> Codes:
-        """One code an item. Raises RefusedError where the daemon will never serve the scheme."""
-        start = asyncio.get_running_loop().time()
-        verdicts = await self.client.verify(
-            question.scheme,
-            question.inputs,
-            question.signatures,
-            question.keys,
-            timeout_s=self.timeout_s,
-            priority=question.priority,
-            allow_undecided=True,
-        )
-        self.asked.append(Asked(question.point, len(question), asyncio.get_running_loop().time() - start))
-        for part in verdicts.served:
-            self.served[part.served_by, part.device] += part.items
-        return verdicts.codes
-
-    async def close(self) -> None:
-        """Ends the connection."""
-        await self.client.close()
-
-
-@dataclass(slots=True)
-class Library:
-    """A CPU library in the node itself, which does nothing else meanwhile."""
-
-    asked: list[Asked] = field(default_factory=list)
-    served: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    async def verify(self, question: Question) -> Codes:
-        """One code an item."""
-        start = asyncio.get_running_loop().time()
-        codes = by_library(question)
-        self.asked.append(Asked(question.point, len(question), asyncio.get_running_loop().time() - start))
-        return codes
-
-    async def close(self) -> None:
-        """There is none."""
+__all__ = ["LoopClock", "RealTime"]
 
 
 class LoopClock:

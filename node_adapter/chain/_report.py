@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from node_adapter.chain._client import Request
+from node_adapter.chain._engines import Asked
 from node_adapter.chain._pool import Pool
 from node_adapter.chain._questions import Point
-from node_adapter.chain._realtime import Asked, RealTime
+from node_adapter.chain._realtime import RealTime
 
 __all__ = ["Report", "report_of"]
 

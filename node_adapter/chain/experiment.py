@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from node_adapter.chain._client import Client, requests_of
+from node_adapter.chain._engines import Middleware
 from node_adapter.chain._libraries import by_library
 from node_adapter.chain._membership import issue_members
 from node_adapter.chain._node import NodeSettings
@@ -27,8 +28,7 @@ from node_adapter.chain._pool import Pool
 from node_adapter.chain._process import NodeProcess, SocketHost, run_node
 from node_adapter.chain._questions import Point, Question
 from node_adapter.chain._transaction import TRANSACTION_SCHEMES
-from node_adapter.chain._verdicts import by_middleware
-from node_adapter.client import VerifierClient
+from node_adapter.client import AsyncVerifierClient
 from node_adapter.errors import ChainError
 
 __all__ = ["Measured", "cpu_s", "library_cost_s", "measure", "middleware_cost_s", "predicted_gain"]
@@ -69,12 +69,14 @@ def measure(
     block_transactions: int = 200,
     window: int = 1_000,
     early: bool = True,
+    enroll: bool = False,
     daemon: int | None = None,
     limit_s: float = 30.0,
 ) -> Measured:
     """Runs a chain with all of a pool's good transactions, or as many as `limit_s` seconds allow.
 
-    `verifier` is a daemon's target, "library", or "known"; `daemon` the process id of the daemon, to count its time.
+    `verifier` is a daemon's target, "library", or "known"; `daemon` the process id of the daemon, to count its time;
+    with `enroll` the nodes register the accounts' keys with it first.
     Raises ChainError if the chain stands still.
     """
     settings = NodeSettings(
@@ -84,11 +86,12 @@ def measure(
         view_timeout_s=60.0,
         verify_early=early,
     )
+    signers = _signers(pool) if enroll else ()
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="chain-") as name:
         folder = Path(name)
         told = [
-            NodeProcess(folder, number, members, 1, pool.chain, settings, pool.balances, verifier)
+            NodeProcess(folder, number, members, 1, pool.chain, settings, pool.balances, verifier, signers)
             for number in range(members)
         ]
         processes = [context.Process(target=run_node, args=(each,)) for each in told]
@@ -166,6 +169,10 @@ def cpu_s(process: int | None) -> float:
     return own + sum(cpu_s(child) for child in children)
 
 
+def _signers(pool: Pool) -> tuple[bytes, ...]:
+    return tuple(sorted({entry.transaction.key for entry in pool.entries if entry.fault is None}))
+
+
 def _question(pool: Pool, most: int) -> Question:
     good = [entry.transaction for entry in pool.entries if entry.fault is None][:most]
     return Question.transactions(Point.RECEIPT, TRANSACTION_SCHEMES[pool.algorithm], good)
@@ -182,17 +189,26 @@ def library_cost_s(pool: Pool, seconds: float = 1.0) -> float:
     return (time.thread_time() - start) / done
 
 
-def middleware_cost_s(pool: Pool, target: str, daemon: int, *, batch: int = 200, batches: int = 40) -> float:
+def middleware_cost_s(
+    pool: Pool, target: str, daemon: int, *, enroll: bool = False, batch: int = 200, batches: int = 40
+) -> float:
     """Processor time that a signature takes in batches of a block's size: the daemon's, and its caller's."""
     question = _question(pool, batch)
-    with VerifierClient(target) as client:
-        verify = by_middleware(client)
-        for _ in range(5):
-            verify(question)
+
+    async def run() -> float:
+        engine = Middleware(AsyncVerifierClient(target))
+        if enroll:
+            await engine.enroll(pool.algorithm, _signers(pool))
+        for _ in range(10):
+            await engine.verify(question)
         before = cpu_s(daemon) + time.process_time()
         for _ in range(batches):
-            verify(question)
-        return (cpu_s(daemon) + time.process_time() - before) / (batches * len(question))
+            await engine.verify(question)
+        took = cpu_s(daemon) + time.process_time() - before
+        await engine.close()
+        return took / (batches * len(question))
+
+    return asyncio.run(run())
 
 
 def predicted_gain(without_s: float, library_s: float, speedup: float) -> float:

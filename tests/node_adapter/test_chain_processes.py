@@ -115,7 +115,8 @@ def run_of(rate, node_us):
 
 @pytest.fixture
 def results():
-    known, library, middleware = bench.cases_on(["cpu"])
+    known, library, middleware, enrolled = bench.cases_on(["cpu"])
+    assert (str(enrolled), enrolled.name) == ("middleware on cpu, keys enrolled", "middleware-cpu-enrolled")
     runs = {
         (known, True): [run_of(rate, 200) for rate in (1900, 2000, 2100)],
         (library, True): [run_of(rate, 600) for rate in (900, 1000, 1100)],
@@ -180,7 +181,7 @@ def test_bench(tmp_path, monkeypatch):
         "bench", "--transactions", "500", "--repeats", "1", "--device", "cpu", "--out", str(out), "--plot", str(plot)
     )
     assert result.exit_code == 0, result.output
-    assert len(read_records(out)) == 6
+    assert len(read_records(out)) == 8
     assert plot.exists()
     assert "middleware on cpu" in result.output
 

@@ -25,19 +25,22 @@ _READY = "verifier ready on "
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Who verifies: "known" (nobody: all is valid), "library", or a daemon on a device."""
+    """Who verifies: "known" (nobody: all is valid), "library", or a daemon on a device, which may have the accounts'
+    keys enrolled."""
 
     verifier: str
     device: str = ""
+    enrolled: bool = False
 
     def __str__(self) -> str:
         words = {"known": "no verification", "library": "library in the node"}
-        return words.get(self.verifier, f"middleware on {self.device}")
+        return words.get(self.verifier, f"middleware on {self.device}{', keys enrolled' if self.enrolled else ''}")
 
     @property
     def name(self) -> str:
         """In the names of records."""
-        return self.verifier if not self.device else f"{self.verifier}-{self.device.partition(':')[0]}"
+        kind = self.device.partition(":")[0]
+        return "-".join(filter(None, (self.verifier, kind, "enrolled" if self.enrolled else "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,11 @@ class Result:
 
 def cases_on(devices: Sequence[str]) -> list[Case]:
     """The cases of an experiment, the reference first."""
-    return [Case("known"), Case("library"), *(Case("middleware", device) for device in devices)]
+    return [
+        Case("known"),
+        Case("library"),
+        *(Case("middleware", device, enrolled) for device in devices for enrolled in (False, True)),
+    ]
 
 
 def run_cases(
@@ -99,6 +106,7 @@ def run_cases(
                         block_transactions=block,
                         window=window,
                         early=early,
+                        enroll=case.enrolled,
                         daemon=process,
                         limit_s=seconds,
                     )
@@ -112,7 +120,7 @@ def _cost_s(pool: Pool, case: Case, block: int) -> float:
     if case.verifier == "library":
         return library_cost_s(pool)
     with _daemon(case, pool.algorithm) as (target, process):
-        return middleware_cost_s(pool, target, process or 0, batch=block)
+        return middleware_cost_s(pool, target, process or 0, enroll=case.enrolled, batch=block)
 
 
 def _result(
@@ -173,6 +181,7 @@ def records_of(results: Sequence[Result], pool: Pool, validators: int, block: in
         median = result.median
         settings: dict[str, str | int | float] = {
             "validators": validators,
+            "accounts": len(pool.balances),
             "window": window,
             "p50_ms": round(median.p50_s * 1e3, 1),
             "p99_ms": round(median.p99_s * 1e3, 1),

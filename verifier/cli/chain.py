@@ -65,6 +65,7 @@ def register(app: typer.Typer) -> None:
 def bench(
     algorithm: Annotated[Algorithms, typer.Option(help="What transactions are signed with.")] = Algorithms.P256,
     transactions: Annotated[int, typer.Option(min=500, help="Transactions of a run.")] = 6_000,
+    accounts: Annotated[int, typer.Option(min=2, help="Accounts that sign them.")] = 32,
     validators: Annotated[int, typer.Option(min=4, help="Validators of the chain.")] = 4,
     block: Annotated[int, typer.Option(min=1, help="Transactions in a block, at most.")] = 200,
     window: Annotated[int, typer.Option(min=1, help="Transactions that the client has under way.")] = 1_000,
@@ -96,7 +97,7 @@ def bench(
                 1,
                 transactions,
                 algorithm=chosen,
-                accounts=200,
+                accounts=accounts,
                 fault_share=0,
                 progress=lambda done, _: progress.update(bar, completed=done),
             )

@@ -1,0 +1,128 @@
+"""What verifies for a node that runs in real time: a daemon, or a library in the node."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from node_adapter.chain._libraries import by_library
+from node_adapter.chain._questions import Codes, Point, Question
+from node_adapter.client import Algorithm, AsyncVerifierClient, KeyEncoding
+from node_adapter.errors import RefusedError
+from verifier.model import Code
+
+__all__ = ["Asked", "Engine", "Known", "Library", "Middleware"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One batch that a node had verified. `seconds` is from the question to the answer, on the node's side."""
+
+    point: Point
+    items: int
+    seconds: float
+
+
+class Engine(Protocol):
+    """Decides a node's batches, and keeps count of them."""
+
+    asked: list[Asked]
+    served: Counter[tuple[str, str]]  # signatures by (plugin instance, device)
+
+    async def verify(self, question: Question) -> Codes:
+        """One code an item."""
+
+    async def close(self) -> None:
+        """Ends the connection."""
+
+
+@dataclass(slots=True)
+class Middleware:
+    """A daemon, over a connection of this node's own. What it cannot decide in time stays undecided."""
+
+    client: AsyncVerifierClient
+    timeout_s: float = 30.0
+    asked: list[Asked] = field(default_factory=list)
+    served: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _enrolled: dict[bytes, int] = field(default_factory=dict)
+    _key_set: int = 0
+
+    async def enroll(self, algorithm: Algorithm, keys: Sequence[bytes]) -> None:
+        """Registers the chain's signers (x || y): the daemon keeps tables for them, and they are named by index."""
+        self._key_set = await self.client.register_keys(algorithm, KeyEncoding.RAW_XY, keys)
+        self._enrolled = {key: index for index, key in enumerate(keys)}
+
+    async def verify(self, question: Question) -> Codes:
+        """One code an item. Raises RefusedError where the daemon will never serve the scheme."""
+        start = time.perf_counter()
+        verdicts = await self._ask(question)
+        self.asked.append(Asked(question.point, len(question), time.perf_counter() - start))
+        for part in verdicts.served:
+            self.served[part.served_by, part.device] += part.items
+        codes: Codes = verdicts.codes
+        return codes
+
+    async def _ask(self, question: Question) -> Any:
+        common: dict[str, Any] = {
+            "timeout_s": self.timeout_s,
+            "priority": question.priority,
+            "allow_undecided": True,
+        }
+        indices = [self._enrolled.get(key) for key in question.keys] if self._key_set else [None]
+        if None not in indices:
+            scheme = replace(question.scheme, key_encoding=KeyEncoding.INDEX)
+            index = np.array(indices, np.uint32)
+            try:
+                return await self.client.verify(
+                    scheme, question.inputs, question.signatures, index, key_set=self._key_set, **common
+                )
+            except RefusedError:
+                self._key_set = 0  # a daemon that was started anew does not know the handle
+        return await self.client.verify(
+            question.scheme, question.inputs, question.signatures, question.keys, **common
+        )
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        await self.client.close()
+
+
+@dataclass(slots=True)
+class Library:
+    """A CPU library in the node itself, which does nothing else meanwhile. `cpu_s` is what it took."""
+
+    asked: list[Asked] = field(default_factory=list)
+    served: Counter[tuple[str, str]] = field(default_factory=Counter)
+    cpu_s: float = 0.0
+
+    async def verify(self, question: Question) -> Codes:
+        """One code an item."""
+        start, cpu = time.perf_counter(), time.thread_time()
+        codes = by_library(question)
+        self.cpu_s += time.thread_time() - cpu
+        self.asked.append(Asked(question.point, len(question), time.perf_counter() - start))
+        return codes
+
+    async def close(self) -> None:
+        """There is none."""
+
+
+@dataclass(slots=True)
+class Known:
+    """Takes every signature for valid: a measurement of everything else."""
+
+    asked: list[Asked] = field(default_factory=list)
+    served: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    async def verify(self, question: Question) -> Codes:
+        """All valid."""
+        self.asked.append(Asked(question.point, len(question), 0.0))
+        return np.full(len(question), Code.VALID, np.uint8)
+
+    async def close(self) -> None:
+        """There is none."""
