@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from verifier.errors import BackendError, CapacityError, DeadlineError, NotServedError
-from verifier.keys import RESERVED_SLOTS, KeyScheduler, KeySet, NamedBatch
+from verifier.keys import RESERVED_SLOTS, KeyScheduler, KeySet, NamedBatch, key_table
 from verifier.keys._tables import AlgorithmTables
 from verifier.model import Batch, BatchResult, Code, Column
 from verifier.scheduling import Priority
@@ -55,7 +55,7 @@ class Tables:
     def __init__(self) -> None:
         self.one = AlgorithmTables("SM2", RESERVED_SLOTS + 8, lambda: None)
 
-    def of(self, algorithm: str) -> AlgorithmTables | None:
+    def open(self, algorithm: str) -> AlgorithmTables | None:
         return self.one if algorithm == "SM2" else None
 
 
@@ -117,6 +117,14 @@ def test_without_tables_keys_go_along(bench):
     bench.inner.answer(0, *[VALID] * ITEMS)
     assert codes(future) == [VALID] * ITEMS
     assert bench.released == 1
+    assert bench.tables.one._wanted[bench.keys].all()  # and tables are asked for
+
+
+def test_keys_that_come_with_their_batch_get_no_tables(bench):
+    bench.keys = key_table("SM2", bytes(256))
+    bench.submit([0] * ITEMS)
+    assert bench.inner.operations() == ["verify/SM2"]
+    assert not bench.tables.one._wanted
 
 
 def test_with_tables_slots_do(bench):

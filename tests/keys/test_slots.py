@@ -129,6 +129,7 @@ def test_releasing_a_set_frees_all_of_its_slots(slots, holds):
     assert slots.free == 1
     holds.leave(hold)
     assert slots.free == 4
+    assert not slots._sets  # nothing of it is kept
     slots.release(keys)  # a set without slots is no error
     assert slots.keys_of(slots.assigned) == []
 

@@ -72,6 +72,16 @@ def run(loaded, change=None, *, chunk_items=1200):
     return watched
 
 
+@pytest.mark.parametrize("chunk_items", [0, 1200])
+def test_what_enrols_runs_once_and_whole(loaded, chunk_items):
+    """Repeated cases would write one place twice at a time."""
+    worker, number, manifest, groups = loaded
+    operations = tuple(operation.model_copy(update={"role": "enroll"}) for operation in manifest.operations)
+    manifest = manifest.model_copy(update={"operations": operations})
+    watched = run((worker, number, manifest, groups), chunk_items=chunk_items)
+    assert [items for _, items in watched.sizes] == [len(group) for group in groups]
+
+
 def test_every_group_whole_and_all_sizes_and_a_full_chunk_of_every_operation(loaded):
     watched = run(loaded)
     seen = set()

@@ -112,15 +112,14 @@ class KeyScheduler:
         return submit(batch, released) if future is None else future
 
     def _named(self, batch: NamedBatch, submit: Submit, released: Released | None) -> Future[BatchResult] | None:
-        tables = self._tables.of(batch.keys.algorithm) if self._tables else None
-        if tables is None or batch.key.version is not None:
+        if self._tables is None or not batch.keys.lasting or batch.key.version is not None:
+            return None
+        tables = self._tables.open(batch.keys.algorithm)
+        if tables is None:
             return None
         hold = tables.holds.enter()
         view = batch.keys.view  # after the hold has begun
-        if not view.names.size:
-            tables.holds.leave(hold)
-            return None
-        names = view.names[batch.indices]
+        names = view.names[batch.indices] if view.names.size else np.zeros(batch.items, np.uint64)
         missing = None
         if not view.whole:
             missing = names == 0

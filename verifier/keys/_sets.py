@@ -50,7 +50,8 @@ class TableView(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class KeySet:
     """Keys as one column in their own encoding, which is the host's copy of what devices have in tables. `usable` is
-    false where a key is not one; `first` is for each key the first one of the same bytes."""
+    false where a key is not one; `first` is for each key the first one of the same bytes. A set that does not last
+    comes with one batch, and gets no tables."""
 
     algorithm: str
     encoding: str
@@ -58,6 +59,7 @@ class KeySet:
     keys: Column
     usable: Mask
     first: npt.NDArray[np.intp]
+    lasting: bool = True
     _view: list[TableView] = field(default_factory=lambda: [TableView(_NO_NAMES, False)], init=False, repr=False)
 
     @classmethod
@@ -98,7 +100,8 @@ def key_table(algorithm: str, data: bytes) -> KeySet:
         raise RequestError("key_table", f"{len(data)} bytes, which is not one or more keys of {_RAW_BYTES} bytes")
     items = len(data) // _RAW_BYTES
     column = Column.fixed("key_table", data, _RAW_BYTES, items)
-    return KeySet(algorithm, "RAW_XY", items, column, np.ones(items, np.bool_), np.arange(items, dtype=np.intp))
+    first = np.arange(items, dtype=np.intp)
+    return KeySet(algorithm, "RAW_XY", items, column, np.ones(items, np.bool_), first, lasting=False)
 
 
 def resolve(keys: KeySet, indices: Indices, max_bytes: int) -> tuple[Indices, Indices, int]:

@@ -142,10 +142,8 @@ class Slots:
     def release(self, keys: KeySet) -> None:
         """Takes every slot from a set."""
         number = self._numbers.get(keys)
-        if number is None:
-            return
-        self._take(np.flatnonzero(self._set == number))
-        del self._sets[number], self._numbers[keys], self._places[number]
+        if number is not None:
+            self._take(np.flatnonzero(self._set == number))
 
     def _take(self, places: Places) -> None:
         if not places.size:
@@ -159,6 +157,8 @@ class Slots:
         self.publish(self._sets[int(number)] for number in numbers)
         # The views are without them now: who holds from here on cannot read them.
         self._leaving.append((self._holds.now(), places))
+        for number in numbers[~np.isin(numbers, self._set)]:  # sets that have no slot any more
+            del self._numbers[self._sets.pop(int(number))], self._places[int(number)]
 
     def publish(self, sets: Iterable[KeySet] | None = None) -> None:
         """Brings the views of sets up to date, of all sets where none are named."""
