@@ -231,3 +231,33 @@ def test_encodings_of_keys(fresh, signatures):
     fresh.enroll(keys)
     assert (fresh.by_tables.submit(batch).result(WAIT_S).codes == Code.VALID).all()
     assert fresh.stats().hits == batch.items
+
+
+def test_a_set_that_found_no_room_gets_it_later(fresh, monkeypatch):
+    few(monkeypatch, 4)
+    sets = [make_signatures("SM2", 60, seed=seed, keys=4) for seed in (51, 52)]
+    first, second = (set_of(made) for made in sets)
+    fresh.enroll(first[0])
+    fresh.tables.register(second[0])
+    batch, _ = fresh.named(second[0], sets[1].digests, sets[1].signatures, second[1])
+    assert (fresh.by_tables.submit(batch).result(WAIT_S).codes == Code.VALID).all()
+    assert not second[0].view.names.any()  # the first one's were used a moment ago
+    fresh.tables.release(first[0])
+    assert (fresh.by_tables.submit(batch).result(WAIT_S).codes == Code.VALID).all()
+    until(lambda: second[0].view.whole)
+    hits = fresh.stats().hits
+    assert (fresh.by_tables.submit(batch).result(WAIT_S).codes == Code.VALID).all()
+    assert fresh.stats().hits == hits + batch.items
+
+
+def test_the_key_that_was_idle_longest_leaves(fresh, monkeypatch):
+    few(monkeypatch, 4)
+    monkeypatch.setattr("verifier.keys._tables._IDLE_S", 0.0)
+    sets = [make_signatures("SM2", 60, seed=seed, keys=4) for seed in (51, 52)]
+    first, second = (set_of(made) for made in sets)
+    fresh.enroll(first[0])
+    batch, _ = fresh.named(second[0], sets[1].digests, sets[1].signatures, second[1])
+    assert (fresh.by_tables.submit(batch).result(WAIT_S).codes == Code.VALID).all()  # which asks for its keys
+    until(lambda: second[0].view.whole)
+    assert not first[0].view.names.any()
+    assert fresh.stats().evictions == 4
