@@ -190,7 +190,9 @@ def _print_totals(console: Console, file: _File) -> None:
     )
     if senders:
         shown = ", ".join(sorted(f"0x{address.hex()}" for address in senders)[:5])
-        console.print(f"{len(senders)} signers: {shown}{' ...' if len(senders) > 5 else ''}", highlight=False)
+        noun = "signer" if len(senders) == 1 else "signers"
+        more = " ..." if len(senders) > 5 else ""
+        console.print(f"{len(senders)} {noun}: {shown}{more}", highlight=False, soft_wrap=True)
 
 
 def _as_json(file: _File) -> dict[str, Any]:
