@@ -1,7 +1,7 @@
 """Verification with enrolled keys, and what enrolling costs.
 
 sm2-verify-enrolled          window 8, 10,000 keys; on the CPU window 5 and 64 keys
-sm2-verify-enrolled-largest  window 12, the largest of which 40 GB hold 10,000 keys; on a GPU only
+sm2-verify-enrolled-largest  window 12, the largest of which 40 GB hold 10,000 keys, and 22 for G; on a GPU only
 ...-kernel                   with the columns on the device already
 ...-8192-latency             seconds from the order to the verdicts
 ...-keys                     tables written in a second
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verifier.bench.limits import Limits
+from verifier.bench.counts import written_counts
+from verifier.bench.limits import Limits, tightest
 from verifier.bench.records import Record
 from verifier.bench.rig import Rig, Slot
 from verifier.bench.signatures import SignatureSet, make_signatures
@@ -31,7 +32,7 @@ __all__ = ["LARGEST", "WINDOW_8", "measure_enrolled"]
 ITEM_BYTES = 32 + 64 + 8
 KEYS, KEYS_CPU = 10_000, 64
 WINDOW_8: Mapping[str, int] = {"KEY_SLOTS": 10_240, "WINDOW_KEY": 8}
-LARGEST: Mapping[str, int] = {"KEY_SLOTS": 10_240, "WINDOW_KEY": 12}
+LARGEST: Mapping[str, int] = {"KEY_SLOTS": 10_240, "WINDOW_KEY": 12, "WINDOW_G": 22}
 _GENERATION = 1000
 _EVERY_ROW = 2**32 - 1
 _AT_ONCE = 2048  # keys of a batch that writes tables: the daemon's own are no larger
@@ -50,6 +51,7 @@ def measure_enrolled(
         made = make_signatures(algorithm, min(settings.batch, 1 << 16), keys=keys)
         rows, indices = np.unique(made.keys, axis=0, return_inverse=True)
         about: dict[str, str | int | float] = {"window": window, "keys": len(rows)}
+        about |= {} if cpu else {"window_g": tunables.get("WINDOW_G", 16)}
         seconds = _enroll(rig, algorithm, rows, window, settings.runs)
         many = min(len(rows), _AT_ONCE)
         yield Record.of_times(
@@ -67,7 +69,10 @@ def measure_enrolled(
 
         items = settings.batch
         slot = loaded(items)
-        link = limits.of_link(ITEM_BYTES)
+        field = (
+            None if cpu else limits.of_field(algorithm, written_counts().get(name))
+        )  # counted with a GPU's windows
+        link = tightest(limits.of_link(ITEM_BYTES), field)
         if settings.pipeline or cpu:
             times = rig.times(slot, settings.runs)
             yield Record.of_times(
@@ -77,7 +82,7 @@ def measure_enrolled(
             times = rig.kernel_times(slot, settings.runs)
             _check(slot, f"{name} kernels")
             yield Record.of_times(
-                f"{name}-kernel", rig.info, items, times, items, includes=("parsing",), settings=about
+                f"{name}-kernel", rig.info, items, times, items, includes=("parsing",), limit=field, settings=about
             )
         if settings.pipeline and not cpu:
             slot = loaded(8192)
