@@ -35,7 +35,7 @@ Examples:
 
     verifier chain bench                                     P-256, this machine's CPU and its first GPU
 
-    verifier chain bench --algorithm sm2 --transactions 2000 --out bench/results/chain.jsonl --plot chain.svg
+    verifier chain bench --algorithm sm2 --transactions 2000 --output bench/results/chain.jsonl --plot chain.svg
 """
 
 _STORM = """Break everything, and see whether the chain keeps its promises.
@@ -74,7 +74,9 @@ def bench(
     device: Annotated[
         list[str] | None, typer.Option(help="Devices for the middleware: cpu, cuda:0. By default all that there are.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Add the records to this file of JSON lines.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "--out", help="Add the records to this file of JSON lines.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw them here, as SVG or PNG (extra `plot`).")] = None,
 ) -> None:
     """Runs the experiment."""
@@ -119,10 +121,10 @@ def bench(
                 begun=begun,
             )
         console.print(_table(results))
-        if out:
+        if output:
             records = records_of(results, pool, validators, block, window)
-            append_records(out, records)
-            console.print(f"{len(records)} records added to {out}")
+            append_records(output, records)
+            console.print(f"{len(records)} records added to {output}")
         if plot:
             draw(results, plot)
             console.print(f"drawn in {plot}")
