@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -395,3 +396,11 @@ def test_catching_up_300_blocks(tmp_path):
 @pytest.mark.long
 def test_catching_up_10_000_blocks(tmp_path):
     catch_up_with(10_000, tmp_path)
+
+
+def test_the_example_of_the_document_runs(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = (Path(__file__).parents[2] / "docs" / "chain.md").read_text(encoding="utf-8")
+    code = text.partition("```python\n")[2].partition("```")[0]
+    exec(compile(code, "docs/chain.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("[2, 2, 2, 2] {b'")
