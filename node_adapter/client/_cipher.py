@@ -274,11 +274,8 @@ def _transformed(answer: Any, items: int) -> Transformed:
         raise AnswerError(f"{answer.items} items came back of {items}")
     offsets = np.frombuffer(answer.data.offsets, "<u4").astype(np.int64)
     data = np.frombuffer(answer.data.data, np.uint8)
-    if (
-        offsets.size != items + 1
-        or offsets[-1] != data.size
-        or min(len(answer.valid), len(answer.decided)) * 8 < items
-    ):
+    fits = offsets.size == items + 1 and offsets[0] == 0 and offsets[-1] == data.size
+    if not fits or (np.diff(offsets) < 0).any() or 8 * min(len(answer.valid), len(answer.decided)) < items:
         raise AnswerError("the answer's columns are not those of its items")
     valid, decided = (
         np.unpackbits(np.frombuffer(bits, np.uint8), count=items, bitorder="little").astype(np.bool_)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from verifier.api import Limits
 from verifier.api._cipher_requests import CipherRequests, check_key
-from verifier.errors import NotServedError, RequestError
+from verifier.config import load_settings
+from verifier.errors import ConfigError, NotServedError, RequestError
 from verifier.manifest import load_manifest
 from verifier.registry import Instance
 from verifier.registry._parameters import allowed_numbers
@@ -269,3 +270,17 @@ def test_the_table_of_ciphers_is_what_the_manifests_have():
         assert bulk.widths == {"data": cipher.stripe_bytes, "counter": cipher.block_bytes}
         assert (manifest.operation("gcm_tag", cipher.name) is not None) == ("GCM" in cipher.modes)
         assert all(manifest.operation(name, cipher.name) for name in ("encrypt_each", "decrypt_each", "cbc_decrypt"))
+
+
+def test_a_message_in_gcm_has_a_bound(ciphers):
+    """Of 2^32 - 2 blocks: then the counter would come to the tag's."""
+    read = ciphers.scheme(GCM)
+    most = ((1 << 32) - 2) * 16
+    read.check_length("data", most)
+    with pytest.raises(RequestError, match=f"data: {most + 1} bytes; a message in GCM has at most {most}"):
+        read.check_length("data", most + 1)
+
+
+def test_what_is_kept_back_fits_an_answer():
+    with pytest.raises(ConfigError, match=r"cipher\.stream_held_bytes must be 65536 below server\.max_message_bytes"):
+        load_settings(overrides={"cipher": {"stream_held_bytes": 64 << 20}})

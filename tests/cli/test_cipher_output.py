@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
 from verifier.cli._cipher_names import CipherFileError
-from verifier.cli._cipher_output import FileOutput
+from verifier.cli._cipher_output import FileOutput, StandardOutput
 
 
 @pytest.fixture(params=["nameless", "temporary"])
@@ -71,3 +72,11 @@ def test_a_file_that_came_meanwhile_is_not_replaced(way, tmp_path):
 def test_a_folder_that_is_gone(way, tmp_path):
     with pytest.raises(FileNotFoundError):
         FileOutput(tmp_path / "none" / "out", replace=False, mode=0o600)
+
+
+def test_a_terminal_is_not_written_to(monkeypatch):
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    with Path(os.devnull).open("w") as nothing:
+        monkeypatch.setattr("sys.stdout", nothing)
+        with pytest.raises(CipherFileError, match="standard output is a terminal"):
+            StandardOutput()

@@ -208,6 +208,7 @@ WRONG = [
     ("no iv", ("-a", "aes-ctr", "--detached"), "--iv: 0 bytes; aes-ctr takes 16"),
     ("no hexadecimal iv", ("-a", "aes-ctr", "--detached", "--iv", "xy"), "--iv: not hexadecimal"),
     ("key of another length", ("-a", "aes-256-ctr"), "a key of 16 bytes; aes-256-ctr takes 32"),
+    ("half a pair of TLS", ("-a", "aes-ctr", "--tls-key", "key"), "--tls-certificate and --tls-key belong together"),
     ("not loaded", ("-a", "sm4-gcm"), "verifier plugin load sm4"),
 ]
 
@@ -236,6 +237,10 @@ def test_key_files(run, tmp_path, key):
     assert "a key of 17 bytes; aes-gcm takes 16 or 24 or 32" in problem
     assert "No such file" in run("encrypt", "-a", "aes-gcm", "-k", tmp_path / "none", plain, secret, "-f", code=2)
     assert "regular file" in run("encrypt", "-a", "aes-gcm", "-k", "/dev/null", plain, secret, "-f", code=2)
+    if os.geteuid() == 0:
+        os.chown(key, 12345, -1)
+        problem = run("encrypt", "-a", "aes-gcm", "-k", key, plain, secret, "-f", code=2)
+        assert "key: belongs to user 12345, who may change it" in problem
 
 
 def test_places_that_cannot_be_read_or_written(run, tmp_path, key):

@@ -144,6 +144,7 @@ WRONG = {
     "no tag": (lambda keys: [begin(keys, direction=Direction.DECRYPT)], "tag: 0 bytes; DECRYPT in GCM takes 16"),
     "a tag": (lambda keys: [begin(keys, tag=bytes(16))], "tag: 16 bytes; ENCRYPT in GCM takes 0"),
     "aad": (lambda keys: [begin(keys, CTR, aad=b"a")], "aad: must be empty: CTR authenticates nothing"),
+    "long aad": (lambda keys: [begin(keys, aad=bytes((24 << 20) + 1))], "aad: 25165825 bytes; at most 25165824"),
     "first block": (lambda keys: [begin(keys, first_block=1)], "first_block: 1; only messages in CTR"),
     "authenticate in ctr": (
         lambda keys: [begin(keys, CTR, Direction.AUTHENTICATE)],
