@@ -282,8 +282,9 @@ def test_pipes(cipher_daemon, tmp_path, key):
     secret = subprocess.run(
         command("encrypt", *options, "-", "-"), input=data, capture_output=True, check=True, cwd=ROOT
     ).stdout
-    (tmp_path / "secret").write_bytes(secret)
-    with (tmp_path / "secret").open("rb") as file:
+    (tmp_path / "secret").write_bytes(b"read already" + secret)
+    with (tmp_path / "secret").open("rb", buffering=0) as file:
+        assert file.read(12) == b"read already"
         back = subprocess.run(
             command("decrypt", *options, "-", "-"), stdin=file, capture_output=True, check=True, cwd=ROOT
         ).stdout

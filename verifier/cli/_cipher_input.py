@@ -30,7 +30,9 @@ class Input:
             os.close(self._fd)
             raise CipherFileError(f"{path}: a folder; pack it first, for instance with tar")
         regular = stat.S_ISREG(status.st_mode)
-        self.size = status.st_size if regular else None
+        # Standard input may be a file of which something was read already.
+        self._begin = os.lseek(self._fd, 0, os.SEEK_CUR) if regular else 0
+        self.size = max(status.st_size - self._begin, 0) if regular else None
         self.mode = status.st_mode if regular else None
         self._digests: list[bytes] = []
 
@@ -44,7 +46,7 @@ class Input:
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
         """Bytes of a regular file, without moving on."""
-        return os.pread(self._fd, nbytes, offset)
+        return os.pread(self._fd, nbytes, self._begin + offset)
 
     def chunks(self, progress: Progress) -> Iterator[bytes]:
         """What is left, chunk by chunk."""
