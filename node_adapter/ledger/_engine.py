@@ -11,11 +11,11 @@ from typing import Any, Self
 from node_adapter.client import Priority
 from node_adapter.client._columns import Column
 from node_adapter.ledger._calls import Call
-from verifier.api import KeySetLimits, KeySets
 from verifier.api.requests import Limits, Requests
 from verifier.config import load_settings
 from verifier.daemon import Daemon
 from verifier.errors import CapacityError
+from verifier.keys import KeySetLimits, KeySets
 from verifier.manifest import load_manifest
 from verifier.model import BatchResult
 from verifier.registry import find_source, plugin_paths, shipped_folder
@@ -48,9 +48,10 @@ class Engine:
         self._daemon = Daemon(
             load_settings(
                 overrides={
-                    "server": {"listen": ["127.0.0.1:0"]},
+                    "server": {"listen": ["127.0.0.1:0"], "processes": 1},
                     "health": {"listen": ["127.0.0.1:0"]},
                     "metrics": {"listen": ""},
+                    "status": {"listen": ""},
                     "admin": {"listen": []},
                     "devices": {"use": list(devices)} | ({"cpu_threads": threads} if threads else {}),
                     "plugins": {"load": list(plugins)},
@@ -98,6 +99,8 @@ class Engine:
             prepared = self._requests.verify(pb.VerifyRequest(**fields))
         while True:
             try:
-                return self._daemon.scheduler.submit(prepared.batch, priority=prepared.priority, caller="ledger")
+                return self._daemon.service.scheduler.submit(
+                    prepared.batch, priority=prepared.priority, caller="ledger"
+                )
             except CapacityError as full:
                 time.sleep(full.retry_after_s)

@@ -41,7 +41,8 @@ class ServiceOptions:
 class VerifierService:
     """Thin: requests become batches, the scheduler does the work, results become answers.
 
-    `operations` are the calls that are columns, for front ends that have those calls from their own clients.
+    `operations` are the calls that are columns, for front ends that have those calls from their own clients;
+    `scheduler` is where batches go that are in this process already.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class VerifierService:
         shared: SharedRegions | None = None,
         key_tables: KeyTables | None = None,
     ) -> None:
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._catalogue = catalogue
         self._key_sets = key_sets
         self._key_tables = key_tables
@@ -84,7 +85,7 @@ class VerifierService:
 
     def _run_batch(self, batch: Batch, priority: Priority, context: grpc.ServicerContext) -> BatchResult:
         deadline = deadline_of(context)
-        future = self._scheduler.submit(batch, deadline=deadline, priority=priority, caller=caller_of(context))
+        future = self.scheduler.submit(batch, deadline=deadline, priority=priority, caller=caller_of(context))
         if not context.add_callback(partial(_cancel, future)):
             future.cancel()
         return wait(future, deadline)
