@@ -55,9 +55,10 @@ class CipherClient:
             key = client.create_key(CipherAlgorithm.SM4, secret)
             body, tag = client.seal(key, scheme, b"...", nonce)
 
-    A key travels once, in CreateKey: use TLS or a Unix socket. Safe to use from several threads. Every call raises
-    RequestError, RefusedError (NotServedError where the cipher's plugin is not loaded), DeadlineError, CapacityError,
-    UnavailableError; decryption in GCM AuthenticationError where a tag is wrong.
+    A key travels once, in CreateKey: use TLS or a Unix socket. A handle is known to the daemon that gave it alone, so
+    `target` is one daemon. Safe to use from several threads. Every call raises RequestError, RefusedError
+    (NotServedError where the cipher's plugin is not loaded), DeadlineError, CapacityError, UnavailableError; decryption
+    in GCM raises AuthenticationError where the tag is wrong.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class CipherClient:
         timeout_s: float = 30.0,
         retry: Retry | None = None,
     ) -> None:
-        options = list(CHANNEL_OPTIONS)
+        # A handle is one daemon's: unlike verification, calls do not go round the target's addresses.
+        options = [option for option in CHANNEL_OPTIONS if option[0] != "grpc.service_config"]
         self._channel = (
             grpc.secure_channel(target, credentials, options)
             if credentials

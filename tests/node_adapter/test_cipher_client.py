@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from node_adapter.client._cipher import _transformed
 from node_adapter.client._cipher_stream import CipherStream
 from node_adapter.errors import AnswerError, DeadlineError, RequestError
 from verifier.v1 import cipher_pb2 as pb
-from verifier.v1 import verifier_pb2
+from verifier.v1 import cipher_pb2_grpc, verifier_pb2
 
 GCM = CipherScheme(CipherAlgorithm.AES, CipherMode.GCM)
 CTR = CipherScheme(CipherAlgorithm.AES, CipherMode.CTR)
@@ -47,6 +50,34 @@ def test_columns_that_do_not_fit_are_not_sent(client, fields, problem):
 def test_nobody_answers(client):
     with pytest.raises(DeadlineError, match=r"no daemon answered at 127\.0\.0\.1:1 within 0\.5 s"):
         client.create_key(CipherAlgorithm.AES, bytes(16))
+
+
+class Counting(cipher_pb2_grpc.CipherServiceServicer):
+    """Answers GetCiphers and counts."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def GetCiphers(self, request, context):  # noqa: N802
+        self.calls += 1
+        return pb.GetCiphersResponse()
+
+
+def test_all_calls_go_to_one_daemon():
+    """A handle is known to the daemon that gave it alone."""
+    services, addresses, servers = [Counting(), Counting()], [], []
+    for service in services:
+        server = grpc.server(ThreadPoolExecutor(2))
+        cipher_pb2_grpc.add_CipherServiceServicer_to_server(service, server)
+        addresses.append(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+        server.start()
+        servers.append(server)
+    with CipherClient(f"ipv4:{','.join(addresses)}") as client:
+        for _ in range(10):
+            client.ciphers()
+    for server in servers:
+        server.stop(None).wait()
+    assert sorted(service.calls for service in services) == [0, 10]
 
 
 def answer(items: int = 2, data: bytes = b"abc", offsets=(0, 1, 3), valid: bytes = b"\3", decided: bytes = b"\3"):
