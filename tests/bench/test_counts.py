@@ -13,7 +13,16 @@ def compile_fast(monkeypatch):
     monkeypatch.setenv("CXXFLAGS", "-O1")
 
 
-@pytest.mark.parametrize("counted", COUNTED, ids=lambda counted: counted.case)
+LONG = ("paper_fermat", "paper_separate")  # each is a build of its own
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        pytest.param(each, id=each.case, marks=[pytest.mark.long] if each.choice.variant in LONG else [])
+        for each in COUNTED
+    ],
+)
 def test_the_counts_are_what_is_written(counted):
     """`verifier bench counts --write` keeps new ones, where the change is meant."""
     assert count(counted, shipped_folder()) == written_counts()[counted.case]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from verifier.bench.enrolled import enroll_keys, enrolled_columns
 from verifier.bench.rig import Rig, columns_of
 from verifier.bench.signatures import make_signatures
 from verifier.errors import BackendError
@@ -68,10 +69,13 @@ COUNTED = (
     Counted("p256-verify-unknown", "ecdsa", "verify", "ECDSA_P256"),
     Counted("secp256k1-verify-unknown", "ecdsa", "verify", "ECDSA_SECP256K1"),
     Counted("secp256k1-recover", "ecdsa", "recover", "ECDSA_SECP256K1"),
+    Counted("sm2-verify-enrolled", "sm2", "verify_enrolled", "SM2"),
+    Counted("p256-verify-enrolled", "ecdsa", "verify_enrolled", "ECDSA_P256"),
+    Counted("secp256k1-verify-enrolled", "ecdsa", "verify_enrolled", "ECDSA_SECP256K1"),
 )
 
-# The generator's window on a GPU. The table's contents do not change what is counted, so that it is not built.
-GPU_WINDOWS: Mapping[str, int | str] = {"WINDOW_G_CPU": 16}
+# The windows of a GPU. The generator's table does not change what is counted, so that it is not built.
+GPU_WINDOWS: Mapping[str, int | str] = {"WINDOW_G_CPU": 16, "WINDOW_KEY_CPU": 8, "KEY_SLOTS": 16}
 
 
 def count(
@@ -92,8 +96,10 @@ def count(
     ) as rig:
         if not real_tables:
             _fill_state(rig)
-        made = make_signatures(counted.algorithm, ITEMS)
+        made = make_signatures(counted.algorithm, ITEMS, keys=4)
         columns = columns_of(made)
+        if counted.operation == "verify_enrolled":
+            columns = enrolled_columns(made, enroll_keys(rig, made))
         if counted.operation == "recover":
             signatures = np.concatenate([made.signatures, made.recovery[:, None]], axis=1)
             columns = {
