@@ -41,13 +41,16 @@ from verifier.api import (
     Listener,
     RpcServer,
     ServiceOptions,
+    SharedLimits,
+    SharedMemoryListener,
+    SharedRegions,
     Tls,
     VerifierService,
     split_address,
     tune_malloc,
 )
 from verifier.api.admin import admin_server, certificate_subject
-from verifier.config import Settings, default_admin_address
+from verifier.config import Settings, default_admin_address, default_memory_address
 from verifier.drivers import probe_devices
 from verifier.errors import ConfigError, DeviceUnavailableError, VerifierError
 from verifier.keys import KeyScheduler, KeySetLimits, KeySets, KeyTables, Promotion, TableOptions, TableSize
@@ -99,6 +102,7 @@ class Daemon:
         self.health_addresses: tuple[str, ...] = ()
         self.metrics_port: int | None = None
         self.status_port: int | None = None
+        self.memory_address: str | None = None
         self.start_s = 0.0
         self._tls = self._checked_tls()
         self._listener, self._health_listener, *others = self._listeners()
@@ -184,6 +188,7 @@ class Daemon:
             health=list(self.health_addresses),
             metrics_port=self.metrics_port,
             status_port=self.status_port,
+            shared_memory=self.memory_address,
             devices=[worker.device_id for worker in self.fleet.workers],
             plugins=[instance.label for instance in self.registry.active()],
             start_s=round(self.start_s, 3),
@@ -295,6 +300,7 @@ class Daemon:
                 preferred_items=self.scheduler.preferred_items,
             ),
             self.metrics,
+            self._shared_regions(),
             key_tables=tables,
         )
         self.ciphers = self._cipher_service()
@@ -326,6 +332,22 @@ class Daemon:
         self._undo.callback(tables.close)
         tables.start()
         return tables
+
+    def _shared_regions(self) -> SharedRegions:
+        settings = self.settings.shared_memory
+        if not settings.enabled:
+            return SharedRegions()
+        regions = SharedRegions(SharedLimits(settings.max_regions, settings.max_bytes), self.metrics.shared_memory)
+        address = default_memory_address() if settings.listen == "auto" else settings.listen
+        listener = SharedMemoryListener(
+            Path(address.removeprefix("unix:")),
+            int(settings.socket_mode, 8),
+            regions,
+            lambda region: self.fleet.unmap(region.id),
+        )
+        self._undo.callback(listener.close)
+        self.memory_address = listener.address
+        return regions
 
     def _cipher_service(self) -> CipherService:
         server, cipher = self.settings.server, self.settings.cipher

@@ -100,3 +100,4 @@ class Region:
         if self._on_gone is not None:
             self._on_gone(self)
         os.close(self.fd)
+        self.memory = self.memory[:0].copy()  # unmapped with the last column that lies there

@@ -9,6 +9,7 @@ from verifier.api._lift import KINDS, ColumnarRequest, Given
 from verifier.api._listeners import split_address
 from verifier.api._operations import Backend, Operations, Pending
 from verifier.api._shared import SharedLimits, SharedRegions
+from verifier.api._shared_listener import SharedMemoryListener
 from verifier.api._tls import Tls
 from verifier.api._tuning import tune_malloc
 from verifier.api.cipher import CIPHER_SERVICE, CipherOptions, CipherService
@@ -42,6 +43,7 @@ __all__ = [
     "RpcServer",
     "ServiceOptions",
     "SharedLimits",
+    "SharedMemoryListener",
     "SharedRegions",
     "Status",
     "Tls",

@@ -79,9 +79,9 @@ class Operations:
     ) -> Pending:
         """`released` is called when nobody reads the columns any more; not where this raises."""
         prepare, answer = self._calls[rpc]
-        held = self._shared.hold(request)
+        whole, held = self._shared.hold(request)
         try:
-            submitted = _Submitted(answer, request.request_id, prepare(request))
+            submitted = _Submitted(answer, request.request_id, prepare(whole))
             submitted.future = self._scheduler.submit(
                 submitted.prepared.batch,
                 deadline=deadline,

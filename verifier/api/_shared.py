@@ -15,6 +15,7 @@ from verifier.v1 import verifier_pb2 as pb
 
 __all__ = ["Held", "SharedLimits", "SharedRegions"]
 
+_NOTHING = Given(memoryview(b""), memoryview(b""))
 _COLUMNS = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.columns.values()))
 
 
@@ -54,8 +55,12 @@ class Held:
 class SharedRegions:
     """Thread-safe. Handles are random: whoever knows one was told it by the client that registered the region."""
 
-    def __init__(self, limits: SharedLimits | None = None) -> None:
+    def __init__(
+        self, limits: SharedLimits | None = None, changed: Callable[[int, int], None] = lambda _count, _bytes: None
+    ) -> None:
+        """`changed(regions, bytes)` is called after every change of what there is."""
         self._limits = limits or SharedLimits()
+        self._changed = changed
         self._lock = threading.Lock()
         self._regions: dict[int, Region] = {}
         self._bytes = 0  # retired regions that batches still use included
@@ -79,6 +84,7 @@ class SharedRegions:
             with self._lock:
                 self._bytes -= region.nbytes
                 self._count -= 1
+                self._changed(self._count, self._bytes)
 
         with self._lock:
             try:
@@ -91,6 +97,7 @@ class SharedRegions:
             self._regions[handle] = region
             self._bytes += nbytes
             self._count += 1
+            self._changed(self._count, self._bytes)
             return handle
 
     def remove(self, handle: int) -> None:
@@ -105,32 +112,36 @@ class SharedRegions:
         """How many there are, and their bytes; those that batches still use included."""
         return self._count, self._bytes
 
-    def hold(self, request: ColumnarRequest) -> Held:
-        """Puts the columns that a request names in regions in their place, and holds those regions.
+    def hold(self, request: ColumnarRequest) -> tuple[ColumnarRequest, Held]:
+        """The request with the columns that it names in regions in their place, and those regions, held.
 
-        Raises RequestError naming the field, NotFoundError; nothing is held then.
+        The request itself is left as it was: gRPC keeps it longer than the region may live. Raises RequestError
+        naming the field, NotFoundError; nothing is held then.
         """
         held = Held()
+        columns = dict(request.columns)
         try:
             for name in _COLUMNS:
                 column = getattr(request.message, name, None)
                 if column is not None and (column.HasField("shared_data") or column.HasField("shared_offsets")):
-                    given = request.columns.get(name)
-                    if given is not None and (given.data or given.offsets):
-                        raise RequestError(name, "has bytes of its own, and bytes in a region too")
-                    request.columns[name] = self._given(name, column, held)
+                    columns[name] = self._given(name, column, columns.get(name), held)
         except BaseException:
             held.release()
             raise
-        return held
+        return (ColumnarRequest(request.message, columns) if held.regions else request), held
 
-    def _given(self, name: str, column: pb.Column, held: Held) -> Given:
-        data, region = self._bytes_of(f"{name}.shared_data", column.shared_data, held)
-        if not column.HasField("shared_offsets"):
-            return Given(data, data[:0], region)
-        offsets, _ = self._bytes_of(f"{name}.shared_offsets", column.shared_offsets, held)
-        # A copy, made before they are checked: the client may change them at any time.
-        return Given(data, memoryview(offsets.tobytes()), region)
+    def _given(self, name: str, column: pb.Column, own: Given | None, held: Held) -> Given:
+        data, offsets, region = own or _NOTHING
+        for field, given in (("data", data), ("offsets", offsets)):
+            if given and column.HasField(f"shared_{field}"):
+                raise RequestError(f"{name}.{field}", f"is given, and {name}.shared_{field} too")
+        if column.HasField("shared_data"):
+            data, region = self._bytes_of(f"{name}.shared_data", column.shared_data, held)
+        if column.HasField("shared_offsets"):
+            shared, _ = self._bytes_of(f"{name}.shared_offsets", column.shared_offsets, held)
+            # A copy, made before they are checked: the client may change them at any time.
+            offsets = memoryview(shared.tobytes())
+        return Given(data, offsets, region)
 
     def _bytes_of(self, field: str, shared: pb.SharedBytes, held: Held) -> tuple[memoryview, Region]:
         region = self._regions.get(shared.region)

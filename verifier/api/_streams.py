@@ -10,6 +10,8 @@ import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import grpc
@@ -84,7 +86,8 @@ class _Stream:
         self._room = threading.Semaphore(owner.in_flight)
         self._ready: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._futures: set[Future[Any]] = set()
+        # Not in the futures' callbacks: what refers to itself would keep its columns until cycles are collected.
+        self._pending: dict[Future[Any], Pending] = {}
         self._open = 0  # requests read and not answered
         self._reading = True
         self._ended = False
@@ -144,19 +147,21 @@ class _Stream:
             self._ready.put((request_id, status_of(error)))
             return
         with self._lock:
-            self._futures.add(pending.future)
+            self._pending[pending.future] = pending
             ended = self._ended
         if ended:
             pending.future.cancel()
-        pending.future.add_done_callback(lambda _: self._done(request_id, pending))
+        pending.future.add_done_callback(partial(self._done, request_id))
 
     def _goes_on(self) -> bool:
         return not self._ended
 
-    def _done(self, request_id: int, pending: Pending) -> None:
+    def _done(self, request_id: int, future: Future[Any]) -> None:
         with self._lock:
-            self._futures.discard(pending.future)
-        self._ready.put((request_id, pending))
+            pending = self._pending.pop(future)
+            ended = self._ended
+        if not ended:
+            self._ready.put((request_id, pending))
 
     def _answer(self, request_id: int, outcome: Pending | Status) -> Any:
         metrics = self._owner.metrics
@@ -187,8 +192,11 @@ class _Stream:
         with self._lock:
             self._ended = True
             self._reading = False
-            futures = list(self._futures)
+            futures = list(self._pending)
         for future in futures:
             future.cancel()
+        with suppress(queue.Empty):
+            while True:
+                self._ready.get_nowait()
         self._room.release()
         self._ready.put(None)

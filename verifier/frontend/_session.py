@@ -176,11 +176,13 @@ class Session:
             if entry.pending is None:
                 assert entry.refused is not None
                 raise entry.refused
-            body = serialized(entry.pending.answer())
+            pending, entry.pending = entry.pending, None  # whose batch lies in the region
+            body = serialized(pending.answer())
         except BaseException as error:  # CancelledError among them
             status = status_of(error)
             return Answer(call.id, status.number, status.message, status.field, status.retry_after_s)
-        if _INLINE_BYTES < len(body) <= call.nbytes:
-            np.copyto(self._region.memory[call.begin : call.begin + len(body)], np.frombuffer(body, np.uint8))
+        place = self._region.memory[call.begin : call.begin + call.nbytes]  # none where the front end has gone
+        if _INLINE_BYTES < len(body) <= place.size:
+            np.copyto(place[: len(body)], np.frombuffer(body, np.uint8))
             return Answer(call.id, 0, body_bytes=len(body))
         return Answer(call.id, 0, body=body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -92,12 +93,14 @@ class Scheduler:
             except CapacityError:
                 self._metrics.rejected(batch.key.plugin, "queue_full")
                 raise
-        work.future.add_done_callback(partial(self._cancelled, work))
+        # Weak: a work that is done with must let go of its columns at once, not when cycles are collected.
+        work.future.add_done_callback(partial(self._cancelled, weakref.ref(work)))
         self.wake()
         return work.future
 
-    def _cancelled(self, work: Work, future: Future[BatchResult]) -> None:
-        if not future.cancelled():
+    def _cancelled(self, reference: weakref.ref[Work], future: Future[BatchResult]) -> None:
+        work = reference()
+        if work is None or not future.cancelled():
             return
         with self._lock:
             if work.settled:

@@ -57,7 +57,7 @@ class Clock(Protocol):
     def __call__(self) -> float: ...
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Work:
     """A request that was accepted and is not answered yet. Guarded by the scheduler's lock."""
 

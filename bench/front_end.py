@@ -1,0 +1,282 @@
+"""What the front door carries: gRPC and shared memory, with a worker that does nothing and with SM2.
+
+    python bench/front_end.py --device cpu --processes 1 2 --seconds 5 --out bench/results/front_end.jsonl
+
+Cases: transport-null (gRPC streams, the null plugin), grpc-e2e-sm2, shm-null and shm-e2e-sm2 (columns in the clients'
+shared memory), request-8192-added-latency (seconds of one request beyond its time on the device, at half load).
+Clients are processes of their own, one for each front end unless --clients says otherwise, each with a channel of its
+own and --depth requests of --items in flight. Every answer is looked at: all items decided, and as they must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import queue
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+
+from node_adapter.client import CHANNEL_OPTIONS, SharedMemory
+from verifier.api import tune_malloc
+from verifier.bench.records import Record, append_records, commit_hash
+from verifier.bench.signatures import make_signatures
+from verifier.drivers import DeviceInfo, list_devices
+from verifier.v1 import verifier_pb2 as pb
+from verifier.v1 import verifier_pb2_grpc
+
+new_stub: Any = verifier_pb2_grpc.VerifierStub
+ROOT = Path(__file__).parents[1]
+NULL = ROOT / "bench" / "null_plugin"
+BYTES = 32 + 64 + 64  # of an item's columns
+WAIT_S = 120
+
+
+def main() -> None:
+    """Measures, or is one of the clients."""
+    options = arguments()
+    if options.client:
+        client(options)
+        return
+    device = next(device for device in list_devices() if device.id == options.device)
+    records: list[Record] = []
+    for processes in options.processes:
+        for plugin in options.plugins:
+            with Daemon(options.device, plugin, processes) as daemon:
+                for way in ("grpc", "shm"):
+                    rates = [load(daemon, options, way, processes) for _ in range(options.runs)]
+                    case = "transport-null" if (way, plugin) == ("grpc", "null") else f"{way}-null"
+                    case = case if plugin == "null" else f"{way}-e2e-sm2"
+                    records.append(record(options, device, case, rates, processes))
+                    print(
+                        f"{case:28} {processes} processes {np.median(rates) / 1e6:8.3f} M items/s "
+                        f"{np.median(rates) * BYTES / 1e9:6.2f} GB/s",
+                        flush=True,
+                    )
+                if plugin == "sm2":
+                    records.append(latency(daemon, options, device, processes))
+    if options.out:
+        append_records(options.out, records)
+
+
+def arguments() -> argparse.Namespace:
+    """What is measured, and how long."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--plugins", nargs="+", default=["null", "sm2"], choices=["null", "sm2"])
+    parser.add_argument("--clients", type=int, default=0, help="processes; 0: one for each front end")
+    parser.add_argument("--items", type=int, default=8192)
+    parser.add_argument("--depth", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+class Daemon:
+    """`verifier serve` in a process of its own."""
+
+    def __init__(self, device: str, plugin: str, processes: int) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="verifier-bench-")
+        self.memory = f"unix:{self._folder.name}/memory.sock"
+        settings = (
+            'server.listen=["127.0.0.1:0"]',
+            f"server.processes={processes}",
+            "health.listen=[]",
+            "admin.listen=[]",
+            "status.listen=",
+            "metrics.listen=",
+            "plugins.trust=any",
+            "shared_memory.enabled=true",
+            f"shared_memory.listen={self.memory}",
+            "scheduling.caller_share=1.0",
+        )
+        command = [sys.executable, "-m", "verifier", "serve", "--log-level", "warning", "--device", device]
+        command += ["--plugin", str(NULL) if plugin == "null" else plugin]
+        for setting in settings:
+            command += ["--set", setting]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("verifier ready on "):
+            raise SystemExit("the daemon did not start")
+        self.address = line.split()[-1]
+
+    def __enter__(self) -> Daemon:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(WAIT_S)
+        self._folder.cleanup()
+
+
+def load(daemon: Daemon, options: argparse.Namespace, way: str, processes: int) -> float:
+    """Items a second of all clients together, over the time in which all of them were at work."""
+    count = options.clients or processes
+    asked = {"address": daemon.address, "memory": daemon.memory, "way": way, "seconds": options.seconds}
+    command = [sys.executable, __file__, "--items", str(options.items), "--depth", str(options.depth)]
+    command += ["--client", json.dumps(asked)]
+    clients = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        for _ in range(count)
+    ]
+    for each in clients:
+        assert each.stdout is not None
+        if each.stdout.readline() != "ready\n":
+            raise SystemExit("a client did not start")
+    for each in clients:
+        assert each.stdin is not None
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    return float(sum(json.loads(each.communicate()[0])["items"] for each in clients) / options.seconds)
+
+
+def client(options: argparse.Namespace) -> None:
+    """One client process: a stream with so many requests in flight, for so many seconds."""
+    tune_malloc()
+    asked = json.loads(options.client)
+    requests, expected, _memory = make_requests(options.items, asked["memory"] if asked["way"] == "shm" else "")
+    channel = grpc.insecure_channel(asked["address"], CHANNEL_OPTIONS)
+    waiting: queue.SimpleQueue[pb.VerifyRequest | None] = queue.SimpleQueue()
+    answers = new_stub(channel).VerifyStream(iter(waiting.get, None), timeout=WAIT_S + asked["seconds"])
+    waiting.put(requests[0])
+    check(next(answers), options.items, expected)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    end = time.monotonic() + asked["seconds"]
+    for i in range(options.depth):
+        waiting.put(requests[i % len(requests)])
+    done = 0
+    open_requests = options.depth
+    for answer in answers:
+        now = time.monotonic()
+        check(answer, options.items, expected)
+        done += options.items if now < end else 0
+        open_requests -= 1
+        if now < end:
+            waiting.put(requests[done // options.items % len(requests)])
+            open_requests += 1
+        if not open_requests:
+            break
+    waiting.put(None)
+    print(json.dumps({"items": done}))
+
+
+def make_requests(items: int, memory: str) -> tuple[list[pb.VerifyRequest], np.ndarray, SharedMemory | None]:
+    """Requests with the same items in memory of their own, and which items are valid."""
+    made = make_signatures("SM2", min(items, 1024), seed=7, keys=64, fault_share=0.0)
+    repeat = -(-items // made.items)
+    columns = [np.tile(part, (repeat, 1))[:items].ravel() for part in (made.digests, made.signatures, made.keys)]
+    scheme = pb.Scheme(
+        algorithm=pb.ALGORITHM_SM2,
+        input_kind=pb.INPUT_KIND_DIGEST,
+        signature_encoding=pb.SIGNATURE_ENCODING_RAW_RS,
+        key_encoding=pb.KEY_ENCODING_RAW_XY,
+    )
+    copies = 4
+    shared = SharedMemory(memory, copies * items * BYTES) if memory else None
+    requests = []
+    for copy in range(copies):
+        request = pb.VerifyRequest(request_id=copy, items=items, scheme=scheme)
+        at = copy * items * BYTES
+        for field, data in zip((request.input, request.signature, request.key), columns, strict=True):
+            if shared is None:
+                field.data = data.tobytes()
+                continue
+            place = shared.array[at : at + data.size]
+            place[:] = data
+            at += data.size
+            field.shared_data.CopyFrom(shared.place_of(place))
+        requests.append(request)
+    return requests, np.packbits(np.tile(made.valid, repeat)[:items], bitorder="little"), shared
+
+
+def check(answer: pb.VerifyResponse, items: int, expected: np.ndarray) -> None:
+    """Ends the measurement where an answer is not right."""
+    if answer.failure.message:
+        raise SystemExit(f"refused: {answer.failure.message}")
+    if answer.items != items or answer.valid != expected.tobytes():
+        raise SystemExit(f"wrong verdicts: {answer.items} items, {answer.served_by}")
+
+
+def latency(daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, processes: int) -> Record:
+    """Seconds that a request of 8,192 items takes beyond its copies and kernels, requests coming at half the rate
+    at which one after the other can be served."""
+    requests, expected, _ = make_requests(8192, "")
+    channel = grpc.insecure_channel(daemon.address, CHANNEL_OPTIONS)
+    stub = new_stub(channel)
+    for _ in range(3):
+        begun = time.monotonic()
+        check(stub.Verify(requests[0], timeout=WAIT_S), 8192, expected)
+        took = time.monotonic() - begun
+    added = []
+    for i in range(min(max(int(options.seconds * options.runs / (2 * took)), 10), 2000)):
+        begun = time.monotonic()
+        answer = stub.Verify(requests[i % len(requests)], timeout=WAIT_S)
+        seconds = time.monotonic() - begun
+        check(answer, 8192, expected)
+        added.append(seconds - answer.timings.device_ns / 1e9)
+        time.sleep(took)
+    p50, p99 = np.quantile(added, [0.5, 0.99])
+    print(
+        f"request-8192-added-latency   {processes} processes p50 {p50 * 1e3:.2f} ms p99 {p99 * 1e3:.2f} ms",
+        flush=True,
+    )
+    made = record(options, device, "request-8192-added-latency", added, processes, "s")
+    made.settings["p99_s"] = float(p99)
+    return made
+
+
+def record(
+    options: argparse.Namespace,
+    device: DeviceInfo,
+    case: str,
+    values: list[float],
+    processes: int,
+    unit: str = "items/s",
+) -> Record:
+    """A line of the results."""
+    median = float(np.median(values))
+    return Record(
+        case=case,
+        device=device.name,
+        batch=8192 if unit == "s" else options.items,
+        rate=median,
+        unit=unit,
+        includes=(
+            "transfer",
+            "parsing",
+            "gRPC" if case.startswith(("grpc", "transport", "request")) else "shared memory",
+        ),
+        spread=(max(values) - min(values)) / median,
+        runs=len(values),
+        driver=device.driver_version,
+        commit=commit_hash(),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=shlex.join(["python", "bench/front_end.py", *sys.argv[1:]]),
+        machine=f"{platform.system()} {platform.machine()}, {device.units} units, "
+        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
+        settings={
+            "processes": processes,
+            "clients": options.clients or processes,
+            "depth": options.depth,
+            "bytes_per_s": median * BYTES if unit != "s" else 0.0,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What tests of front ends and shared memory look at: processes, descriptors, mappings, and raw registrations."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+from _daemon_process import DaemonProcess
+
+from verifier.v1 import verifier_pb2 as pb
+
+TIMEOUT_S = 60
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+def until(condition, timeout_s: float = TIMEOUT_S) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+def children(daemon: DaemonProcess, code: bytes) -> list[int]:
+    """Process ids of the daemon's children that run this code."""
+    found = []
+    for task in Path(f"/proc/{daemon.process.pid}/task").iterdir():
+        # Threads and processes end while one looks.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in (task / "children").read_text().split():
+                if code in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return sorted(found)
+
+
+def front_ends(daemon: DaemonProcess) -> list[int]:
+    return children(daemon, b"verifier.frontend")
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - counts, and reads nothing
+
+
+def mappings(pid: int, name: str) -> int:
+    """How often memory of this name is mapped."""
+    return Path(f"/proc/{pid}/maps").read_text().count(name)
+
+
+def memfd(nbytes: int, seals: int = SEALS, flags: int = os.MFD_ALLOW_SEALING) -> int:
+    fd = os.memfd_create("verifier-test", os.MFD_CLOEXEC | flags)
+    os.truncate(fd, nbytes)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+class Registrar:
+    """A connection to the daemon's socket for shared memory, without the client's care."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(TIMEOUT_S)
+        self.socket.connect(address.removeprefix("unix:"))
+
+    def ask(self, fds: tuple[int, ...] = (), **fields) -> pb.SharedMemoryAnswer:
+        body = pb.SharedMemoryRequest(**fields).SerializeToString()
+        frame = struct.pack("<I", len(body)) + body
+        if fds:
+            socket.send_fds(self.socket, [frame], list(fds))
+        else:
+            self.socket.sendall(frame)
+        (size,) = struct.unpack("<I", self._exactly(4))
+        return pb.SharedMemoryAnswer.FromString(self._exactly(size))
+
+    def _exactly(self, nbytes: int) -> bytes:
+        data = b""
+        while len(data) < nbytes:
+            more = self.socket.recv(nbytes - len(data))
+            if not more:
+                raise ConnectionResetError
+            data += more
+        return data
+
+    def close(self) -> None:
+        self.socket.close()
