@@ -187,7 +187,7 @@ class Replica:
 
     def watch(self) -> None:
         """Starts the timer if something waits for the primary and it does not run."""
-        if self.active and (self._log.next.pre_prepare or self._application.has_work()):
+        if self.active and self._timer is None and (self._log.next.pre_prepare or self._application.has_work()):
             self._start()
 
     def _start(self) -> None:
