@@ -14,6 +14,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2
 
 from verifier.api._calls import abort, check_parsed, parser
+from verifier.api._watchers import Statuses
 from verifier.api.status import status_of
 from verifier.errors import RequestError
 
@@ -45,10 +46,10 @@ class Health:
     """What is served, kept up to date by `update`."""
 
     def __init__(self) -> None:
+        # Watching holds no thread: answers are sent when something changes. Slow watchers delay each other at most.
         self._pool = ThreadPoolExecutor(4, "health")
-        # Watching does not hold a thread of the pool: answers are sent when something changes.
-        self._servicer = health.HealthServicer(experimental_non_blocking=True, experimental_thread_pool=self._pool)
-        self._told: dict[str, Any] = {}
+        self._watch_pool = ThreadPoolExecutor(4, "health-watch")
+        self._statuses = Statuses(self._watch_pool, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
         self._stopping = False
         self._mirror: Mirror = _nobody
         self.update({})
@@ -56,24 +57,33 @@ class Health:
     def mirror(self, mirror: Mirror) -> None:
         """`mirror(operations, stopping)` is told of every update, for health services of other processes."""
         self._mirror = mirror
-        mirror({name: status == _SERVING for name, status in self._told.items() if name not in ("", SERVICE)}, False)
+        told = self._statuses.all().items()
+        mirror({name: status == _SERVING for name, status in told if name not in ("", SERVICE)}, False)
 
     def add_to(self, server: grpc.Server) -> None:
         """Serves health on a server."""
 
         def check(request: Any, context: Any) -> Any:
-            return self._servicer.Check(_parsed(request, context), context)
+            status = self._statuses.get(_parsed(request, context).service)
+            if status is None:
+                context.abort(grpc.StatusCode.NOT_FOUND, f"{HEALTH_SERVICE}: there is no such service here")
+            return health_pb2.HealthCheckResponse(status=status)
 
-        def watch(request: Any, context: Any, send_response_callback: Any = None) -> Any:
-            return self._servicer.Watch(_parsed(request, context), context, send_response_callback)
+        def watch(request: Any, context: Any, send_response_callback: Any = None) -> None:
+            def send(status: int | None) -> None:
+                send_response_callback(None if status is None else health_pb2.HealthCheckResponse(status=status))
+
+            self._statuses.watch(_parsed(request, context).service, context.add_callback, send)
 
         def every(request: Any, context: Any) -> Any:
             _parsed(request, context)
-            return self._list()
+            told = self._statuses.all().items()
+            statuses = {name: health_pb2.HealthCheckResponse(status=status) for name, status in told}
+            return health_pb2.HealthListResponse(statuses=statuses)
 
-        # gRPC reads these from the handler. Watching holds no thread: answers go out when something changes.
-        for handler in (check, watch, every):
-            handler.experimental_thread_pool = self._pool  # type: ignore[attr-defined]
+        # gRPC reads these from the handler.
+        check.experimental_thread_pool = every.experimental_thread_pool = self._pool  # type: ignore[attr-defined]
+        watch.experimental_thread_pool = self._watch_pool  # type: ignore[attr-defined]
         watch.experimental_non_blocking = True  # type: ignore[attr-defined]
         asked, answer = parser(health_pb2.HealthCheckRequest), health_pb2.HealthCheckResponse.SerializeToString
         every_asked, every_answer = (
@@ -87,38 +97,30 @@ class Health:
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(HEALTH_SERVICE, methods),))
 
-    def _list(self) -> Any:
-        """Every service and its status; the library leaves this method out."""
-        told = dict.fromkeys(self._told, _NOT_SERVING) if self._stopping else self._told
-        statuses = {name: health_pb2.HealthCheckResponse(status=status) for name, status in told.items()}
-        return health_pb2.HealthListResponse(statuses=statuses)
-
     def update(self, operations: Mapping[str, Sequence[Any]]) -> None:
         """`operations`: the devices that serve each operation now, such as "verify/SM2"."""
         if self._stopping:
             return
         self._mirror({name: bool(devices) for name, devices in operations.items()}, False)
         whole = _SERVING if any(operations.values()) else _NOT_SERVING
-        now = dict.fromkeys(self._told, _NOT_SERVING) | dict.fromkeys(("", SERVICE), whole)
+        now = dict.fromkeys(self._statuses.all(), _NOT_SERVING) | dict.fromkeys(("", SERVICE), whole)
         now |= {name: _SERVING if devices else _NOT_SERVING for name, devices in operations.items()}
-        for name, status in now.items():
-            if self._told.get(name) != status:  # watchers are told of changes, not of looks
-                self._servicer.set(name, status)
-        self._told = now
+        self._statuses.update(now)
 
     @property
     def state(self) -> Literal["serving", "not serving", "stopping"]:
         """The state of the whole."""
         if self._stopping:
             return "stopping"
-        return "serving" if self._told.get("") == _SERVING else "not serving"
+        return "serving" if self._statuses.get("") == _SERVING else "not serving"
 
     def stopping(self) -> None:
         """Everything is NOT_SERVING from now on."""
         self._stopping = True
         self._mirror({}, True)
-        self._servicer.enter_graceful_shutdown()
+        self._statuses.update(dict.fromkeys(self._statuses.all(), _NOT_SERVING))
 
     def close(self) -> None:
-        """Ends the thread pool; the servers must be stopped."""
+        """Ends the threads; the servers must be stopped."""
         self._pool.shutdown(wait=False)
+        self._watch_pool.shutdown(wait=False)
