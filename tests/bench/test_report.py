@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from verifier.bench.records import Record, append_records, read_records
+from verifier.bench.records import Record, append_records, read_records, records_in
 from verifier.bench.report import BEGIN, END, amount, figures_table, newest, rewrite
 from verifier.drivers import list_devices
+from verifier.errors import ConfigError
 
 
 def record(case="sm2-verify-unknown", batch=8, rate=3.54e7, date="2026-01-01", **more):
@@ -19,6 +20,22 @@ def test_a_file_of_records_reads_back(tmp_path):
     append_records(path, [first])
     append_records(path, [second])
     assert read_records(path) == [first, second]
+
+
+def test_a_folder_may_hold_other_tables_too(tmp_path):
+    append_records(tmp_path / "b.jsonl", [record()])
+    append_records(tmp_path / "a.jsonl", [record(case="other")])
+    (tmp_path / "tables.jsonl").write_text('{"table": "skinny"}\n')
+    assert [each.case for each in records_in(tmp_path)] == ["other", "sm2-verify-unknown"]
+
+
+@pytest.mark.parametrize("line", ['{"table": "skinny"}', "no JSON", '{"case": "x", "includes": [], "odd": 1}'])
+def test_a_line_that_is_no_record_is_named(tmp_path, line):
+    path = tmp_path / "some.jsonl"
+    append_records(path, [record()])
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(ConfigError, match=r"some\.jsonl:2: not a record of `verifier bench`"):
+        read_records(path)
 
 
 def test_the_newest_wins():

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from verifier.bench.paper import paper_tables
 from verifier.bench.plots import draw_plots
@@ -33,15 +34,24 @@ def write_page(records: Iterable[Record], folder: Path) -> tuple[list[Path], str
     except ImportError:
         figures, problem = {}, "plots are left out: they need matplotlib, `pip install 'verifier[plot]'`"
     for name, figure in figures.items():
-        for kind in ("svg", "png"):
-            figure.savefig(folder / f"{name}.{kind}", dpi=150, metadata={"Date": None} if kind == "svg" else None)
-            written.append(folder / f"{name}.{kind}")
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
-        drawings.append(text.getvalue()[text.getvalue().index("<svg") :])
+        drawing = _svg(figure)
+        drawings.append(drawing[drawing.index("<svg") :])
+        (folder / f"{name}.svg").write_text(drawing, encoding="utf-8")
+        figure.savefig(folder / f"{name}.png", dpi=150)
+        written += [folder / f"{name}.svg", folder / f"{name}.png"]
     page = folder / "index.html"
     page.write_text(_page(latest, drawings), encoding="utf-8")
     return [page, *written], problem
+
+
+def _svg(figure: Any) -> str:
+    """Text stays text, and equal records give equal files."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "verifier"}):
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
 
 
 def _page(records: Sequence[Record], drawings: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ def _draw_lines(axes: Any, lines: dict[str, list[tuple[Any, float]]], x: str, ti
     axes.set_ylabel("items/s")
     axes.set_title(title)
     axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend()
+    axes.figure.legend(loc="outside lower center", ncols=3)
 
 
 def _draw_bars(axes: Any, records: Sequence[Record], title: str) -> None:
@@ -80,13 +80,17 @@ def _draw_bars(axes: Any, records: Sequence[Record], title: str) -> None:
     for limit, colour in zip(limits, COLOURS * (len(limits) // len(COLOURS) + 1), strict=False):
         mine = [record for record in records if record.limit == limit]
         axes.barh(
-            [f"{record.case} ({record.batch:,})" for record in mine],
+            [index for index, record in enumerate(records) if record.limit == limit],
             [100 * (record.fraction_of_limit or 0) for record in mine],
             color=colour,
             label=limit,
         )
+    # In the order of the records, whatever their limits.
+    order = [f"{record.case} ({record.batch:,})" for record in records]
+    axes.set_yticks(range(len(order)), order)
     axes.invert_yaxis()
     axes.set_xlim(0, 105)
     axes.set_xlabel("% of the limit")
     axes.set_title(title)
-    axes.legend(title="limit", loc="lower right")
+    axes.margins(y=0.01)
+    axes.figure.legend(loc="outside lower center", ncols=3, title="limit")

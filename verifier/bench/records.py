@@ -17,9 +17,9 @@ from pathlib import Path
 
 from verifier.drivers import DeviceInfo
 from verifier.drivers.build import compiler_id
-from verifier.errors import VerifierError
+from verifier.errors import ConfigError, VerifierError
 
-__all__ = ["Record", "append_records", "commit_hash", "read_records"]
+__all__ = ["Record", "append_records", "commit_hash", "read_records", "records_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,26 @@ def append_records(path: Path, records: Iterable[Record]) -> None:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The records of a file of JSON lines."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [Record(**{**json.loads(line), "includes": tuple(json.loads(line)["includes"])}) for line in lines if line]
+    """The records of a file of JSON lines. Raises ConfigError naming the line that is none."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line:
+            continue
+        try:
+            data = json.loads(line)
+            found.append(Record(**{**data, "includes": tuple(data["includes"])}))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ConfigError(f"{path}:{number}: not a record of `verifier bench`: {error!r}") from None
+    return found
+
+
+def records_in(folder: Path) -> list[Record]:
+    """The records of all files in a folder. Tables of other programs may lie there too: a file whose first line has
+    no case is left out."""
+    files = [path for path in sorted(folder.glob("*.jsonl")) if '"case":' in _first_line(path)]
+    return [record for path in files for record in read_records(path)]
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return file.readline()

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from verifier.bench.records import Record, read_records
+from verifier.bench.records import Record, records_in
 
 __all__ = ["SWEEPS", "amount", "figures_table", "newest", "rewrite", "swept"]
 
@@ -104,8 +104,8 @@ def rewrite(text: str, table: str) -> str:
 
 def main(readme: Path, results: Path) -> None:
     """Writes the table of all results into a file."""
-    records = [record for path in sorted(results.glob("*.jsonl")) for record in read_records(path)]
-    readme.write_text(rewrite(readme.read_text(encoding="utf-8"), figures_table(records)), encoding="utf-8")
+    table = figures_table(records_in(results))
+    readme.write_text(rewrite(readme.read_text(encoding="utf-8"), table), encoding="utf-8")
 
 
 if __name__ == "__main__":

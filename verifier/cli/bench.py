@@ -37,7 +37,7 @@ Examples:
 
     verifier bench --device cpu --threads 1     a core, beside the libraries
 
-    verifier bench plot bench/results/*.jsonl --folder docs/plots
+    verifier bench plot bench/results --folder docs/plots
 """
 
 PIPED_WIDTH = 160  # columns of a table that no terminal bounds
@@ -141,16 +141,16 @@ def counts(
 
 @app.command()
 def plot(
-    results: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
+    results: Annotated[list[Path], typer.Argument(help="Files of JSON lines, or folders of them.")],
     folder: Annotated[Path, typer.Option(help="Where index.html and the plots go.")] = Path("bench-plots"),
 ) -> None:
     """Draw results: a page that needs nothing else, and each plot as SVG and PNG."""
-    from verifier.bench.records import read_records
+    from verifier.bench.records import read_records, records_in
 
     try:
-        records = [record for path in results for record in read_records(path)]
-    except OSError as error:
-        typer.echo(f"{error.filename}: {error.strerror}", err=True)
+        records = [r for path in results for r in (records_in(path) if path.is_dir() else read_records(path))]
+    except (OSError, VerifierError) as error:
+        typer.echo(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error), err=True)
         raise typer.Exit(1) from None
     _write_plots(Console(markup=False, highlight=False), records, folder)
 
