@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from verifier.bench.signatures import make_signatures
-from verifier.keys import KeyScheduler, Promotion
+from verifier.keys import KeyScheduler, Promotion, key_table
 from verifier.keys._promotion import _HALVE_AFTER, _Promoted, _Sketch
 from verifier.model import Batch, Code, Column
 
@@ -87,6 +87,18 @@ def test_frequent_keys_get_tables_and_verdicts_stay(promoting):
     assert stats.hits - hits > 0.7 * made.items
     assert stats.promoted == 8
     assert result.codes.tolist().count(Code.KEY_NOT_ON_CURVE) > 0  # keys that are none say what they are
+
+
+def test_keys_that_come_as_a_table_with_every_batch(promoting):
+    """As with several daemons, none of which knows what another was told."""
+    stack, scheduler = promoting
+    made = make_signatures("SM2", 200, seed=25, keys=4, fault_share=0.1, faults=("wrong s", "r is n"))
+    rows, indices = np.unique(made.keys, axis=0, return_inverse=True)
+    for _ in range(2):
+        batch, _ = stack.named(key_table("SM2", rows.tobytes()), made.digests, made.signatures, indices.reshape(-1))
+        np.testing.assert_array_equal(scheduler.submit(batch).result(WAIT_S).codes, made.codes)
+        until(lambda: (stack.stats().enrolled, stack.stats().waiting) == (4, 0))
+    assert stack.stats().hits == made.items
 
 
 def test_what_is_no_key_gives_its_slot_back(promoting):

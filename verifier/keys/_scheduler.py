@@ -107,7 +107,11 @@ class KeyScheduler:
 
         if isinstance(batch, NamedBatch):
             future = self._named(batch, submit, released)
-            return submit(batch.gathered(), released) if future is None else future
+            if future is not None:
+                return future
+            if batch.keys.lasting:
+                return submit(batch.gathered(), released)
+            batch = batch.gathered()
         future = self._promoted(batch, submit, released)
         return submit(batch, released) if future is None else future
 
