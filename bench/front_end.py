@@ -49,7 +49,6 @@ def main() -> None:
         client(options)
         return
     device = next(device for device in list_devices() if device.id == options.device)
-    records: list[Record] = []
     for processes in options.processes:
         for plugin in options.plugins:
             with Daemon(options.device, plugin, processes) as daemon:
@@ -57,16 +56,20 @@ def main() -> None:
                     rates = [load(daemon, options, way, processes) for _ in range(options.runs)]
                     case = "transport-null" if (way, plugin) == ("grpc", "null") else f"{way}-null"
                     case = case if plugin == "null" else f"{way}-e2e-sm2"
-                    records.append(record(options, device, case, rates, processes))
+                    keep(options, record(options, device, case, rates, processes))
                     print(
                         f"{case:28} {processes} processes {np.median(rates) / 1e6:8.3f} M items/s "
                         f"{np.median(rates) * BYTES / 1e9:6.2f} GB/s",
                         flush=True,
                     )
                 if plugin == "sm2":
-                    records.append(latency(daemon, options, device, processes))
+                    keep(options, latency(daemon, options, device, processes))
+
+
+def keep(options: argparse.Namespace, made: Record) -> None:
+    """Adds a line to the results."""
     if options.out:
-        append_records(options.out, records)
+        append_records(options.out, [made])
 
 
 def arguments() -> argparse.Namespace:
@@ -250,6 +253,8 @@ def record(
 ) -> Record:
     """A line of the results."""
     median = float(np.median(values))
+    if not median:
+        raise SystemExit(f"{case}: no request was answered within --seconds {options.seconds:g}")
     return Record(
         case=case,
         device=device.name,
