@@ -140,6 +140,5 @@ def test_every_metric_is_documented():
     metrics.watch_queues(dict)
     metrics.watch_key_tables(dict)
     names = {family.name + ("_total" if family.type == "counter" else "") for family in metrics.registry.collect()}
-    assert names == set(
-        re.findall(r"`?((?:verifier|process)_[a-z_]+)(?=[`,]? ?[,|`])", OPERATING.split("## Metrics")[1].split("## Alerts")[0])
-    )
+    text = OPERATING.split("## Metrics")[1].split("## Alerts")[0]
+    assert names == set(re.findall(r"`?((?:verifier|process)_[a-z_]+)(?=[`,]? ?[,|`])", text))
