@@ -1,7 +1,9 @@
 """A typed client of the daemon: columns, chunks, retries, and verdicts as numpy arrays."""
 
 from node_adapter.client._asyncio import AsyncVerifierClient
-from node_adapter.client._cipher import CipherClient, Transformed
+from node_adapter.client._cipher import CipherClient
+from node_adapter.client._cipher_asyncio import AsyncCipherClient, AsyncCipherStream
+from node_adapter.client._cipher_jobs import Transformed
 from node_adapter.client._cipher_scheme import (
     CipherAlgorithm,
     CipherByteOrder,
@@ -33,6 +35,8 @@ from node_adapter.client._transport import CHANNEL_OPTIONS, Retry
 __all__ = [
     "CHANNEL_OPTIONS",
     "Algorithm",
+    "AsyncCipherClient",
+    "AsyncCipherStream",
     "AsyncVerifierClient",
     "CipherAlgorithm",
     "CipherByteOrder",

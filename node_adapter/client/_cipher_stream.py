@@ -27,7 +27,7 @@ class CipherStream:
         self.authentic = False
         self.served_by = ""
         self.device = ""
-        self._source_error: BaseException | None = None
+        self._source_error: Exception | None = None
         self._late = late
         self._ended = False
         self._call = call(self._requests(begin, chunks), timeout=timeout_s, wait_for_ready=True)
@@ -37,7 +37,7 @@ class CipherStream:
         try:
             for chunk in chunks:
                 yield pb.TransformStreamRequest(data=chunk)
-        except BaseException as error:  # raised again where the stream is read
+        except Exception as error:  # raised again where the stream is read
             self._source_error = error
             raise
         yield pb.TransformStreamRequest(last=True)

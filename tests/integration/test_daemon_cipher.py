@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from node_adapter.client import (
+    AsyncCipherClient,
     CipherAlgorithm,
     CipherByteOrder,
     CipherClient,
@@ -26,7 +29,7 @@ from node_adapter.client import (
     CounterFormat,
     Direction,
 )
-from node_adapter.errors import AuthenticationError, CapacityError, NotServedError, RefusedError
+from node_adapter.errors import AuthenticationError, CapacityError, NotServedError, RefusedError, RequestError
 from verifier.ciphers import CIPHERS
 from verifier.drivers import list_devices
 
@@ -189,6 +192,46 @@ def test_both_byte_orders_of_hight(client, size):
         scheme = CipherScheme(CipherAlgorithm.HIGHT, CipherMode.ECB, order)
         assert client.encrypt(handle, scheme, data) == ecb(hight(key, reverse=reverse), 8, data)
     client.delete_key(handle)
+
+
+def test_the_asyncio_client_does_the_same(cipher_daemon, monkeypatch):
+    """Short messages in one call, and longer ones, here those beyond a few kilobytes, as streams."""
+    monkeypatch.setattr("node_adapter.client._cipher.unary_bytes", lambda _: 5000)
+    key, iv = random.Random(SEED).randbytes(16), bytes(range(16))
+
+    def failing() -> Iterator[bytes]:
+        yield bytes(1000)
+        raise OSError("the disk is gone")
+
+    async def work() -> None:
+        async with AsyncCipherClient(cipher_daemon.address, timeout_s=120) as client:
+            handle = await client.create_key(CipherAlgorithm.AES, key)
+            for size in (0, 100, 100_000):
+                data = random.Random(size).randbytes(size)
+                wanted = Cipher(algorithms.AES(key), modes.CTR(iv)).encryptor().update(data)
+                assert await client.encrypt(handle, CTR, data, iv) == wanted
+                assert await client.decrypt(handle, CTR, wanted, iv) == data
+                body, tag = await client.seal(handle, GCM, data, iv[:12], b"aad")
+                assert body + tag == AESGCM(key).encrypt(iv[:12], data, b"aad")
+                assert await client.open(handle, GCM, body, iv[:12], tag, b"aad") == data
+                with pytest.raises(AuthenticationError):
+                    await client.open(handle, GCM, body, iv[:12], tag, b"other")
+            many = await client.transform(handle, GCM, Direction.ENCRYPT, [b"a", b"bc"], [iv[:12], iv[4:]])
+            assert many[1] + many.tags[1].tobytes() == AESGCM(key).encrypt(iv[4:], b"bc", b"")
+            with pytest.raises(OSError, match="the disk is gone"):
+                await client.stream(handle, CTR, Direction.ENCRYPT, failing(), iv=iv).read()
+            with pytest.raises(RequestError, match="GCM goes through"):
+                await client.encrypt(handle, GCM, b"", iv)
+            assert (await client.ciphers()).max_short_bytes == 512
+            await client.delete_key(handle)
+            for call in (
+                client.seal(handle, GCM, b"", iv[:12]),
+                client.stream(handle, CTR, Direction.ENCRYPT, [b"a"], iv=iv).read(),
+            ):
+                with pytest.raises(RefusedError, match=str(handle)):
+                    await call
+
+    asyncio.run(work())
 
 
 def test_a_wrong_tag_gives_nothing(client, aes):

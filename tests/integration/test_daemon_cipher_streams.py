@@ -230,6 +230,14 @@ def test_a_stream_that_is_given_up_lets_its_key_go(client):
     client.delete_key(handle)
 
 
+def test_a_refusal_reaches_the_caller_while_it_sends(client):
+    handle = client.create_key(CipherAlgorithm.AES, KEY)
+    client.delete_key(handle)
+    for _ in range(40):
+        with pytest.raises(RefusedError, match=f"key: {handle}"):
+            list(client.stream(handle, CTR, Direction.ENCRYPT, (bytes(1000) for _ in range(20)), iv=bytes(16)))
+
+
 def test_an_error_of_the_source_reaches_the_caller(client, keys):
     def failing() -> Iterator[bytes]:
         yield bytes(600)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from node_adapter.client import CipherAlgorithm, CipherByteOrder, CipherClient, CipherMode, CipherScheme, Direction
-from node_adapter.client._cipher import _transformed
+from node_adapter.client._cipher_jobs import transformed
 from node_adapter.client._cipher_stream import CipherStream
 from node_adapter.errors import AnswerError, DeadlineError, RequestError
 from verifier.v1 import cipher_pb2 as pb
@@ -86,7 +86,7 @@ def answer(items: int = 2, data: bytes = b"abc", offsets=(0, 1, 3), valid: bytes
 
 
 def test_an_answer_is_read():
-    result = _transformed(answer(valid=b"\1", offsets=(0, 3, 3)), 2)
+    result = transformed(answer(valid=b"\1", offsets=(0, 3, 3)), 2)
     assert [result[0], result[1]] == [b"abc", b""]
     assert (result.valid.tolist(), result.decided.tolist(), len(result)) == ([True, False], [True, True], 2)
 
@@ -105,7 +105,7 @@ def test_an_answer_is_read():
 )
 def test_an_answer_that_does_not_fit_is_not_used(wrong):
     with pytest.raises(AnswerError):
-        _transformed(wrong, 2)
+        transformed(wrong, 2)
 
 
 def test_a_stream_that_ends_early_is_no_message():
