@@ -174,6 +174,7 @@ def test_a_device_that_is_not_there():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_bench(tmp_path, monkeypatch):
     monkeypatch.setenv("VERIFIER_PLUGINS__TRUST", "any")
     out, plot = tmp_path / "chain.jsonl", tmp_path / "chain.svg"
@@ -187,6 +188,7 @@ def test_bench(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_storm():
     result = app("storm", "--seeds", "5")
     assert result.exit_code == 0, result.output

@@ -394,6 +394,7 @@ def test_catching_up_300_blocks(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_catching_up_10_000_blocks(tmp_path):
     catch_up_with(10_000, tmp_path)
 

@@ -54,11 +54,13 @@ def test_promises_hold_with_two_traitors_of_seven(pool, verify):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_promises_hold_over_1_000_seeds(pool, verify):
     run(range(1000), pool, verify)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_promises_hold_with_two_traitors_over_100_seeds(pool, verify):
     run(range(100), pool, verify, count=7)
 
@@ -78,6 +80,7 @@ def test_a_quorum_of_2f_is_noticed(pool, verify, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_a_new_view_that_forgets_what_was_prepared_is_noticed(pool, verify, monkeypatch):
     right = view_change.chosen
     for module in (view_change, replica):
