@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from prometheus_client.core import Metric
 from typer.testing import CliRunner
 
 from verifier.cli import _register, app
@@ -34,20 +35,22 @@ def metrics() -> dict[str, set[str]]:
     """Every series that a daemon has, with its labels."""
     made = Metrics()
     made.watch_queues(dict)
+    made.watch_key_tables(dict)
     found: dict[str, set[str]] = {}
     for family in made.registry.collect():
-        labels = _labels(made, family.name)
+        labels = _labels(made, family)
         suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}.get(family.type, ("",))
         for suffix in suffixes:
             found[family.name + suffix] = labels | ({"le"} if suffix == "_bucket" else set())
     return found
 
 
-def _labels(made: Metrics, name: str) -> set[str]:
-    if name.startswith("process_"):
-        return set()
-    collector = made.registry._names_to_collectors[name]
-    return set(getattr(collector, "_labelnames", ("plugin",)))  # queue sizes come from a collector of the daemon's
+def _labels(made: Metrics, family: Metric) -> set[str]:
+    """Of a family that a collector of the daemon's makes, or of a metric of the library's."""
+    own = getattr(family, "_labelnames", None)
+    return set(
+        own if own is not None else getattr(made.registry._names_to_collectors[family.name], "_labelnames", ())
+    )
 
 
 METRICS = metrics()
