@@ -256,6 +256,8 @@ class Replica:
             block = prepared.pre_prepare.block
             proposal = self._identity.sign(PrePrepare(self.view, height + 1, block.hash, self.number, block))
         message = self._identity.sign(NewView(self.view, changes, proposal, self.number))
+        # On the disk first: after a crash this primary must not begin the same view from other view changes.
+        self._ledger.promise_view(self.view, message)
         self.broadcast(message)
         self._enter(message)
 
@@ -269,7 +271,8 @@ class Replica:
     def _enter(self, message: NewView) -> None:
         self._stop()
         self.view, self.new_view, self.active = message.view, message, True
-        self._ledger.promise_view(message.view, message)
+        if message.replica != self.number:
+            self._ledger.promise_view(message.view, message)
         if message.pre_prepare:
             self.receive_pre_prepare(message.pre_prepare)
         self.watch()
