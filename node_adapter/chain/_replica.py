@@ -271,8 +271,7 @@ class Replica:
     def _enter(self, message: NewView) -> None:
         self._stop()
         self.view, self.new_view, self.active = message.view, message, True
-        if message.replica != self.number:
-            self._ledger.promise_view(message.view, message)
+        self._ledger.promise_view(message.view, message)
         if message.pre_prepare:
             self.receive_pre_prepare(message.pre_prepare)
         self.watch()
