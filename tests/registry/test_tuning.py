@@ -6,7 +6,9 @@ import dataclasses
 from contextlib import contextmanager
 
 import pytest
+from typer.testing import CliRunner
 
+from verifier.cli.plugin import app
 from verifier.drivers import list_devices
 from verifier.errors import SelfTestError
 from verifier.manifest import Choice, parse_manifest
@@ -128,6 +130,8 @@ def test_what_fails_is_never_chosen():
     found, _ = choose("sm_90", lambda choice: None if choice.variant == "tables" else tables_win(choice))
     assert found.choice.text == "default THREADS=128"
     assert found.tried[Choice("tables")] is None
+    assert found.gain(Choice("tables")) is None
+    assert found.gain(found.choice) == pytest.approx(3**0.5)  # of two operations one is three times as fast
 
 
 def test_the_time_is_bounded():
@@ -243,6 +247,20 @@ def test_on_a_gpu(make, worker_options, options):
         check_tuned(make, fleet, options)
     finally:
         fleet.close()
+
+
+def test_the_command_prints_and_keeps(make, tmp_path):
+    def invoke(*arguments):
+        return CliRunner().invoke(app, ["tune", *map(str, arguments)])
+
+    done = invoke(make("p"), "--device", "cpu", "--limit-s", 1, "--cache-folder", tmp_path / "images")
+    assert done.exit_code == 0, done.output
+    assert "parity@1.0.0 on" in done.output
+    assert "verify/PARITY" in done.output
+    (kept,) = TuningFile.of_cache(tmp_path / "images").entries()
+    assert kept.plugin == "parity@1.0.0"
+    done = invoke(make("q"), "--tunable", "GROUP=3")
+    assert (done.exit_code, "tunable GROUP: 3 is not one of 2, 4, 8" in done.output) == (1, True)
 
 
 def test_a_default_that_is_wrong_is_an_error(make, one, options):

@@ -15,12 +15,13 @@ from verifier.drivers import list_devices
 from verifier.errors import VerifierError
 from verifier.manifest import Choice, kind_of
 from verifier.registry import PluginSource, RegistryOptions, Tuned, TuningFile, find_source, tune
-from verifier.registry._tuning_search import Found, Rates
+from verifier.registry._tuning_search import Found
 from verifier.workers import Fleet, WorkerOptions
 
 __all__ = ["assignments", "tune_"]
 
 SLOT_BYTES = 256 << 20
+PIPED_WIDTH = 120  # columns of a table that no terminal bounds
 
 
 def tune_(
@@ -102,20 +103,21 @@ def _choices(source: PluginSource, target: str) -> int:
 
 
 def _print(console: Console, tuned: Tuned, found: Found) -> None:
-    table = Table(box=None, pad_edge=False, title=f"{tuned.plugin} on {tuned.device}", title_justify="left")
-    operations = sorted(tuned.default_rates)
-    table.add_column("choice", overflow="fold")
-    for operation in operations:
-        table.add_column(operation, justify="right")
-    for choice, rates in found.tried.items():
-        mark = " *" if choice == found.choice else ""
-        cells = [_cell(rates, found.default_rates, operation) for operation in operations]
-        table.add_row(choice.text + mark, *cells)
-    console.print(table)
-    console.print("items/s of each operation, and how much faster than the default; * is the choice")
-
-
-def _cell(rates: Rates | None, default: Rates, operation: str) -> str:
-    if not rates or operation not in rates:
-        return "left out"
-    return f"{rates[operation]:,.0f} ({rates[operation] / default[operation] - 1:+.1%})"
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
+    console.print(f"{tuned.plugin} on {tuned.device}; * is the choice")
+    choices = Table(box=None, pad_edge=False)
+    choices.add_column("choice", overflow="fold")
+    choices.add_column("to the default", justify="right")
+    for choice in found.tried:
+        gain = found.gain(choice)
+        text = choice.text + (" *" if choice == found.choice else "")
+        choices.add_row(text, "left out" if gain is None else f"{gain:.3f}")
+    console.print(choices)
+    operations = Table(box=None, pad_edge=False)
+    for heading in ("operation", "default, items/s", "choice, items/s", "fastest alone"):
+        operations.add_column(heading, overflow="fold", justify="left" if heading[0] in "of" else "right")
+    for operation, rate in sorted(found.default_rates.items()):
+        chosen = found.rates.get(operation, 0.0)
+        operations.add_row(operation, f"{rate:,.0f}", f"{chosen:,.0f}", found.fastest(operation).text)
+    console.print(operations)

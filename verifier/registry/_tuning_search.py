@@ -39,6 +39,11 @@ class Found:
         """Of the default."""
         return self.tried[self.base] or {}
 
+    def gain(self, choice: Choice) -> float | None:
+        """How many times as fast as the default, over all operations; None where it failed."""
+        rates = self.tried[choice]
+        return _gain(rates, self.tried[self.base], ()) if rates else None
+
     def fastest(self, operation: str) -> Choice:
         """The choice that one operation alone ran fastest with."""
         measured = {choice: rates[operation] for choice, rates in self.tried.items() if rates and operation in rates}
