@@ -5,7 +5,8 @@
 Cases: transport-null (gRPC streams, the null plugin), grpc-e2e-sm2, shm-null and shm-e2e-sm2 (columns in the clients'
 shared memory), request-8192-added-latency (seconds of one request beyond its time on the device, at half load).
 Clients are processes of their own, one for each front end unless --clients says otherwise, each with a channel of its
-own and --depth requests of --items in flight. Every answer is looked at: all items decided, and as they must be.
+own and --depth requests of --items in flight. CPU seconds a GB of each role stand in `settings`: on a machine that
+others use, too, they say what one core could carry. Every answer is looked at: all items decided, and as they must be.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,10 +55,19 @@ def main() -> None:
         for plugin in options.plugins:
             with Daemon(options.device, plugin, processes) as daemon:
                 for way in ("grpc", "shm"):
-                    rates = [load(daemon, options, way, processes) for _ in range(options.runs)]
+                    before = daemon.cpu_s()
+                    rates, counts = zip(
+                        *(load(daemon, options, way, processes) for _ in range(options.runs)), strict=True
+                    )
+                    used = {role: seconds - before[role] for role, seconds in daemon.cpu_s().items()}
                     case = "transport-null" if (way, plugin) == ("grpc", "null") else f"{way}-null"
                     case = case if plugin == "null" else f"{way}-e2e-sm2"
-                    keep(options, record(options, device, case, rates, processes))
+                    made = record(options, device, case, rates, processes)
+                    gigabytes = sum(counts) * BYTES / 1e9
+                    costs = {f"{role}_cpu_s_per_gb": round(seconds / gigabytes, 4) for role, seconds in used.items()}
+                    made.settings.update(costs)
+                    print(f"{'':28} CPU s/GB: {costs}", flush=True)
+                    keep(options, made)
                     print(
                         f"{case:28} {processes} processes {np.median(rates) / 1e6:8.3f} M items/s "
                         f"{np.median(rates) * BYTES / 1e9:6.2f} GB/s",
@@ -117,6 +128,16 @@ class Daemon:
             raise SystemExit("the daemon did not start")
         self.address = line.split()[-1]
 
+    def cpu_s(self) -> dict[str, float]:
+        """CPU seconds that its processes have used, by what they are."""
+        used = {"core": _cpu_s(self._process.pid), "front_ends": 0.0, "workers": 0.0}
+        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                command = Path(f"/proc/{child}/cmdline").read_bytes()
+                role = "front_ends" if b"verifier.frontend" in command else "workers"
+                used[role] += _cpu_s(int(child))
+        return used
+
     def __enter__(self) -> Daemon:
         return self
 
@@ -126,8 +147,14 @@ class Daemon:
         self._folder.cleanup()
 
 
-def load(daemon: Daemon, options: argparse.Namespace, way: str, processes: int) -> float:
-    """Items a second of all clients together, over the time in which all of them were at work."""
+def _cpu_s(pid: int) -> float:
+    """User and system time, of proc(5)'s stat."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def load(daemon: Daemon, options: argparse.Namespace, way: str, processes: int) -> tuple[float, int]:
+    """Items a second of all clients together, over the time in which all of them were at work; and all items."""
     count = options.clients or processes
     asked = {"address": daemon.address, "memory": daemon.memory, "way": way, "seconds": options.seconds}
     command = [sys.executable, __file__, "--items", str(options.items), "--depth", str(options.depth)]
@@ -144,7 +171,8 @@ def load(daemon: Daemon, options: argparse.Namespace, way: str, processes: int) 
         assert each.stdin is not None
         each.stdin.write("go\n")
         each.stdin.flush()
-    return float(sum(json.loads(each.communicate()[0])["items"] for each in clients) / options.seconds)
+    told = [json.loads(each.communicate()[0]) for each in clients]
+    return sum(each["items"] for each in told) / options.seconds, sum(each["all"] for each in told)
 
 
 def client(options: argparse.Namespace) -> None:
@@ -162,11 +190,12 @@ def client(options: argparse.Namespace) -> None:
     end = time.monotonic() + asked["seconds"]
     for i in range(options.depth):
         waiting.put(requests[i % len(requests)])
-    done = 0
+    done = everything = 0
     open_requests = options.depth
     for answer in answers:
         now = time.monotonic()
         check(answer, options.items, expected)
+        everything += options.items
         done += options.items if now < end else 0
         open_requests -= 1
         if now < end:
@@ -175,7 +204,7 @@ def client(options: argparse.Namespace) -> None:
         if not open_requests:
             break
     waiting.put(None)
-    print(json.dumps({"items": done}))
+    print(json.dumps({"items": done, "all": everything}))
 
 
 def make_requests(items: int, memory: str) -> tuple[list[pb.VerifyRequest], np.ndarray, SharedMemory | None]:
@@ -247,7 +276,7 @@ def record(
     options: argparse.Namespace,
     device: DeviceInfo,
     case: str,
-    values: list[float],
+    values: Sequence[float],
     processes: int,
     unit: str = "items/s",
 ) -> Record:
