@@ -90,6 +90,10 @@ targets = ["gpu"]
 THREADS_A = [64, 128]
 WINDOW = [1, 2]
 
+[tunables.THREADS_B]
+values = [32]
+variants = ["b"]
+
 [[operations]]
 name = "verify"
 algorithm = "SM2"
@@ -103,9 +107,10 @@ def test_the_points_of_each_axis():
     gpu = {axis: points(axis, manifest, "sm_90", 1024) for axis in ("batch", "streams", "threads", "variants")}
     assert [point.batch for point in gpu["batch"]] == [1 << k for k in range(11)]
     assert [point.options.streams for point in gpu["streams"]] == [1, 2, 4, 8]
-    assert [point.setting for point in gpu["threads"]] == [
-        ("block-threads", "THREADS_A=64"),
-        ("block-threads", "THREADS_A=128"),
+    assert [(point.setting[1], point.choice.variant) for point in gpu["threads"]] == [
+        ("THREADS_A=64", "default"),
+        ("THREADS_A=128", "default"),
+        ("THREADS_B=32", "b"),  # with what it matters to
     ]
     assert [point.choice.text for point in gpu["variants"]] == ["default", "a", "b"]
     assert [point.choice.text for point in points("variants", manifest, "aarch64", 8)] == ["default", "a"]

@@ -17,7 +17,7 @@ from verifier.bench.cases import Case, check_codes
 from verifier.bench.records import Record
 from verifier.bench.rig import Rig, columns_of
 from verifier.bench.signatures import SignatureSet, make_signatures
-from verifier.manifest import DEFAULT, Choice, Manifest, kind_of, load_manifest
+from verifier.manifest import DEFAULT, Choice, Manifest, Tunable, kind_of, load_manifest
 from verifier.model import Column
 from verifier.workers import WorkerOptions
 from verifier.workers._options import BitmapMemory
@@ -58,13 +58,18 @@ def points(axis: Axis, manifest: Manifest, target: str, batch: int) -> list[Poin
         return places if kind == "gpu" else []
     if axis == "threads":
         return [
-            Point(("block-threads", f"{name}={value}"), batch, manifest.choice("", {name: value}))
+            Point(("block-threads", f"{name}={value}"), batch, manifest.choice(_with(tunable), {name: value}))
             for name, tunable in manifest.tunables.items()
             if "THREADS" in name and kind in tunable.targets
             for value in tunable.values
         ]
     names = [name for name, variant in manifest.variants.items() if kind in variant.targets]
     return [Point(("variant", name), batch, manifest.choice(name)) for name in (DEFAULT, *names)] if names else []
+
+
+def _with(tunable: Tunable) -> str:
+    """A variant that the tunable matters with."""
+    return tunable.variants[0] if tunable.variants else DEFAULT
 
 
 def sweep_records(
