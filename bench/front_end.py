@@ -6,7 +6,7 @@ Cases: transport-null (gRPC streams, the null plugin), grpc-e2e-sm2, shm-null an
 shared memory), request-8192-added-latency (seconds of one request beyond its time on the device, at half load).
 Clients are processes of their own, one for each front end unless --clients says otherwise, each with a channel of its
 own and --depth requests of --items in flight. CPU seconds a GB of each role stand in `settings`: on a machine that
-others use, too, they say what one core could carry. Every answer is looked at: all items decided, and as they must be.
+others use, too, they say what one core could carry. Every answer is looked at: all items decided, and right.
 """
 
 from __future__ import annotations
