@@ -31,11 +31,13 @@ _INLINE_BYTES = 4096  # longer answers go through the region
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A call that is not answered yet."""
+    """A call that is not answered yet. It is answered when it is `done` and its columns are `unread`, once."""
 
     call: Call
     pending: Pending | None = None
     refused: Exception | None = None
+    done: bool = False
+    unread: bool = False
 
 
 class Session:
@@ -122,8 +124,7 @@ class Session:
             entry.refused = error
             self._outbox.put(entry)
             return
-        # Cancelled calls are answered when their columns are not read any more, all others when they are done.
-        entry.pending.future.add_done_callback(lambda done: None if done.cancelled() else self._outbox.put(entry))
+        entry.pending.future.add_done_callback(lambda _: self._done(entry))
 
     def _request(self, call: Call) -> ColumnarRequest:
         """Raises RequestError where the descriptor is wrong, which only a broken front end's is."""
@@ -145,15 +146,26 @@ class Session:
 
     def _released(self, entry: _Open) -> None:
         self._region.release()
-        pending = entry.pending
-        if pending is not None and pending.future.cancelled():
+        with self._lock:
+            entry.unread = True
+            ready = entry.done
+        if ready:
+            self._outbox.put(entry)
+
+    def _done(self, entry: _Open) -> None:
+        """Done or cancelled. Which of this and `_released` comes first depends on when a call is cancelled."""
+        with self._lock:
+            entry.done = True
+            ready = entry.unread
+        if ready:
             self._outbox.put(entry)
 
     def _cancel(self, number: int) -> None:
         with self._lock:
             entry = self._open.get(number)
-        if entry is not None and entry.pending is not None:
-            entry.pending.future.cancel()
+        pending = None if entry is None else entry.pending  # read once: whoever answers takes it away
+        if pending is not None:
+            pending.future.cancel()
 
     def _write(self) -> None:
         gone = False

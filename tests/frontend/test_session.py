@@ -1,0 +1,122 @@
+"""Every call of a front end is answered once, and not before nobody reads its columns, whenever it is cancelled."""
+
+import socket
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+
+import pytest
+
+from verifier.errors import RequestError
+from verifier.frontend._messages import Call, Cancel, Channel, FromCore, FromFrontEnd
+from verifier.frontend._session import Session
+from verifier.regions import Region
+from verifier.v1 import verifier_pb2 as pb
+
+CANCELLED = 1
+
+
+class Accepted:
+    """A call that the scheduler has: a test says when it is done, and when its columns are read no more."""
+
+    def __init__(self, released):
+        self.future = Future()
+        self.released = released
+
+    def answer(self):
+        return self.future.result()
+
+
+class Operations:
+    """Stands for the scheduler, whose threads cannot be told when to pause."""
+
+    def __init__(self):
+        self.accepted = []
+
+    def submit(self, rpc, request, *, deadline, caller, released):
+        if request.items == 0:
+            raise RequestError("items", "0; a batch has 1 or more")
+        self.accepted.append(Accepted(released))
+        return self.accepted[-1]
+
+
+class FrontEnd:
+    """The other end of the socket. The core takes messages in order, so that `send` of another call ends a wait."""
+
+    def __init__(self):
+        ours, theirs = socket.socketpair()
+        self.operations = Operations()
+        self.region = Region.create(1 << 16)
+        self._mine = Connection(ours.detach())
+        self.channel = Channel(self._mine, FromCore)
+        self._socket = Connection(theirs.detach())
+        self.session = Session(
+            Channel(self._socket, FromFrontEnd), self.region, self.operations, lambda _: None, lambda: None
+        )
+        self.session.start()
+
+    def call(self, number, items=1):
+        message = pb.VerifyRequest(items=items).SerializeToString()
+        self.channel.send(Call(number, "Verify", message, (), 0, 64, None, "caller"))
+
+    def cancel(self, number):
+        self.channel.send(Cancel(number))
+
+    def receive(self):
+        assert self._mine.poll(10), "nothing was answered"
+        return self.channel.receive()
+
+    def settle(self):
+        """Returns when the core has taken everything that was sent."""
+        self.call(99, items=0)
+        answer = self.receive()
+        assert answer.id == 99, f"call {answer.id} was answered, and nothing else was due"
+
+    def close(self):
+        self.channel.close()
+        self.session.join()
+        self._socket.close()
+
+
+@pytest.fixture
+def front_end():
+    found = FrontEnd()
+    yield found
+    found.close()
+
+
+def test_a_call_that_is_done_is_answered_when_its_columns_are_free(front_end):
+    front_end.call(1)
+    front_end.settle()
+    (accepted,) = front_end.operations.accepted
+    accepted.future.set_running_or_notify_cancel()
+    accepted.future.set_result(b"done")
+    front_end.settle()
+    assert front_end.region.uses == 1
+    accepted.released()
+    answer = front_end.receive()
+    assert (answer.id, answer.code, answer.body) == (1, 0, b"done")
+    assert front_end.region.uses == 0
+
+
+def test_a_cancelled_call_is_answered_when_its_columns_are_free(front_end):
+    front_end.call(1)
+    front_end.cancel(1)
+    front_end.settle()
+    (accepted,) = front_end.operations.accepted
+    assert accepted.future.cancelled()
+    accepted.released()
+    answer = front_end.receive()
+    assert (answer.id, answer.code) == (1, CANCELLED)
+
+
+def test_a_call_that_is_cancelled_between_its_columns_and_its_result_is_answered_too(front_end):
+    front_end.call(1)
+    front_end.settle()
+    (accepted,) = front_end.operations.accepted
+    accepted.released()  # as the scheduler does, just before it sets the result
+    front_end.cancel(1)
+    answer = front_end.receive()
+    assert (answer.id, answer.code) == (1, CANCELLED)
+    assert accepted.future.cancelled()
+    front_end.settle()
+    assert front_end.session.open_calls == 0
