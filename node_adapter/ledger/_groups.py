@@ -127,8 +127,10 @@ def _compare_signers(codes: npt.NDArray[np.uint8], addresses: npt.NDArray[np.uin
         return
     named = np.flatnonzero(np.asarray(pc.is_valid(signers)))
     wanted = signers.take(pa.array(named)).combine_chunks()
-    if (odd := pc.min(pc.binary_length(wanted)).as_py()) != ADDRESS_BYTES:
-        raise LedgerError("column signer", f"{odd} bytes; an address has {ADDRESS_BYTES}")
+    lengths = pc.min_max(pc.binary_length(wanted)).as_py()
+    for length in (lengths["min"], lengths["max"]):
+        if length != ADDRESS_BYTES:
+            raise LedgerError("column signer", f"{length} bytes; an address has {ADDRESS_BYTES}")
     given = _column("signer", wanted, ADDRESS_BYTES)
     differs = (given.data.reshape(-1, ADDRESS_BYTES) != addresses[named]).any(axis=1)
     codes[named[differs & (codes[named] == Code.VALID)]] = Code.INVALID

@@ -22,6 +22,8 @@ from node_adapter.ledger._outcome import Outcome
 
 __all__ = ["Group", "Options", "Plan", "plan_dataset", "verify_dataset"]
 
+Stamp = tuple[int, int]  # bytes, and nanoseconds of the last change
+
 _AT_ONCE = 4  # row groups that are read, verified and written down at the same time, a device
 
 
@@ -35,6 +37,7 @@ class Group:
     row_group: int
     rows: int
     calls: tuple[Call, ...]
+    stamp: Stamp  # of the file when its digest was taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +96,19 @@ def _plan_file(dataset: Path, path: Path) -> list[Group] | Outcome:
     name = str(path.relative_to(dataset)) if dataset.is_dir() else path.name
     digest = ""
     try:
+        stamp = _stamp(path)
         digest = file_digest(path)
         file, calls = open_ledger(path)
         with file:
             sizes = [file.metadata.row_group(place).num_rows for place in range(file.num_row_groups)]
     except (OSError, pa.ArrowException, LedgerError) as error:
         return Outcome(name, digest, -1, error=f"{type(error).__name__}: {error}".splitlines()[0])
-    return [Group(path, name, digest, place, rows, tuple(calls)) for place, rows in enumerate(sizes)]
+    return [Group(path, name, digest, place, rows, tuple(calls), stamp) for place, rows in enumerate(sizes)]
+
+
+def _stamp(path: Path) -> Stamp:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def verify_dataset(
@@ -125,6 +134,7 @@ def verify_dataset(
             left.append(group)
     run = _on_cluster if options.ray else _here
     for group, outcome in run(left, sorted(plugins), options) if left else ():
+        outcome = _of_the_digest(group, outcome)
         checkpoint.add(outcome)
         found[group.name, group.row_group] = outcome
         on_outcome(group, outcome)
@@ -151,6 +161,18 @@ def _on_cluster(groups: Sequence[Group], plugins: Sequence[str], options: Option
     by_place = {(group.name, group.row_group): group for group in groups}
     for outcome in verify_on_cluster(groups, plugins, options):
         yield by_place[outcome.path, outcome.row_group], outcome
+
+
+def _of_the_digest(group: Group, outcome: Outcome) -> Outcome:
+    """The outcome, or an error where the file is not the one any more whose digest was taken."""
+    try:
+        same = _stamp(group.path) == group.stamp
+    except OSError:
+        same = False
+    if same:
+        return outcome
+    problem = "the file was changed while it was verified: verify it again"
+    return Outcome(group.name, group.digest, group.row_group, error=problem)
 
 
 def _known(group: Group, checkpoint: Checkpoint, plugins: Mapping[str, str]) -> Outcome | None:

@@ -113,6 +113,22 @@ def test_a_file_of_another_schema_is_named_and_the_others_are_verified(tmp_path,
     assert good.counts == expected(made)
 
 
+def test_a_file_that_changes_meanwhile_is_an_error_and_not_written_down(tmp_path):
+    blocks, made = sm2_blocks(20)
+    path = tmp_path / "data" / "a.parquet"
+    export(blocks, path)
+    plan = plan_dataset(tmp_path / "data")
+    others, _ = sm2_blocks(20, seed=2)
+    export(others, path)
+    with Checkpoint(tmp_path / "checkpoint.jsonl") as done:
+        (outcome,) = verify_dataset(plan, done, CPU)
+    assert outcome.error == "the file was changed while it was verified: verify it again"
+    assert (tmp_path / "checkpoint.jsonl").read_bytes() == b""
+    export(blocks, path)
+    (outcome,) = run(tmp_path / "data", tmp_path)
+    assert outcome.counts == expected(made)
+
+
 @pytest.mark.parametrize(
     ("column", "value", "problem"),
     [
@@ -120,6 +136,7 @@ def test_a_file_of_another_schema_is_named_and_the_others_are_verified(tmp_path,
         ("call", [-2], "column call: [-2]"),
         ("key", [None], "column key: 20 nulls where the call needs a value"),
         ("signer", [b"short"], "column signer: 5 bytes; an address has 20"),
+        ("signer", [b"a" * 20, b"b" * 40], "column signer: 40 bytes; an address has 20"),
     ],
 )
 def test_rows_that_make_no_sense_are_an_error_of_their_row_group(tmp_path, column, value, problem):
@@ -128,7 +145,9 @@ def test_rows_that_make_no_sense_are_an_error_of_their_row_group(tmp_path, colum
     metadata = pq.read_metadata(tmp_path / "a.parquet").metadata
     groups = [pq.ParquetFile(tmp_path / "a.parquet").read_row_group(place) for place in range(2)]
     place = SCHEMA.get_field_index(column)
-    groups[0] = groups[0].set_column(place, SCHEMA.field(column), pa.array(value * 20, SCHEMA.field(column).type))
+    groups[0] = groups[0].set_column(
+        place, SCHEMA.field(column), pa.array((value * 20)[:20], SCHEMA.field(column).type)
+    )
     with pq.ParquetWriter(tmp_path / "a.parquet", SCHEMA) as writer:
         for group in groups:
             writer.write_table(group)
