@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -172,7 +173,10 @@ async def _run(told: NodeProcess) -> None:
     await host.connect(told.members + 1)  # the client listens too
     node.start()
     begun = time.process_time()
-    await stop.wait()
+    parent = os.getppid()
+    while not stop.is_set() and os.getppid() == parent:  # an orphan has nobody to report to
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), 1.0)
     took = {
         "cpu_s": time.process_time() - begun,
         "library_cpu_s": engine.cpu_s if isinstance(engine, Library) else 0.0,
