@@ -39,15 +39,15 @@ _TMPFS_MAGIC = 0x01021994
 
 def check_memory(fd: int, nbytes: int, uid: int) -> None:
     """Raises RequestError or DeniedError where memory of the user `uid` cannot be read safely."""
-    found = os.fstat(fd)
-    if found.st_uid != uid:
-        raise DeniedError("the memory belongs to another user than the one who registers it")
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError:
         raise RequestError("memory", "it is not a memfd (memfd_create with MFD_ALLOW_SEALING)") from None
     if not seals & fcntl.F_SEAL_SHRINK:
         raise RequestError("memory", "it can be made smaller: seal it with F_SEAL_SHRINK first")
+    found = os.fstat(fd)  # after the seal was seen: a size from before it may be one that is no more
+    if found.st_uid != uid:
+        raise DeniedError("the memory belongs to another user than the one who registers it")
     if not stat.S_ISREG(found.st_mode) or _file_system(fd) != _TMPFS_MAGIC:
         # A huge page that is missing when it is touched ends the reader, sealed or not.
         raise RequestError("memory", "it is of huge pages, which are not taken")
