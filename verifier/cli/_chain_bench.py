@@ -158,7 +158,7 @@ def _daemon(case: Case, algorithm: Algorithm) -> Iterator[tuple[str, int | None]
     plugin = "sm2" if algorithm is Algorithm.SM2 else "ecdsa"
     command = [sys.executable, "-m", "verifier", "serve", "--device", case.device, "--plugin", plugin]
     command += ["--listen", "127.0.0.1:0", "--log-level", "error"]
-    for setting in ('health.listen=["127.0.0.1:0"]', "metrics.listen=", "admin.listen=[]"):
+    for setting in ('health.listen=["127.0.0.1:0"]', "metrics.listen=", "status.listen=", "admin.listen=[]"):
         command += ["--set", setting]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

@@ -64,6 +64,7 @@ def cipher_client(target: Target, cipher: Cipher) -> Iterator[CipherClient]:
                 "server": {"listen": [f"unix:{folder}/cipher.sock"]},
                 "health": {"listen": []},
                 "metrics": {"listen": ""},
+                "status": {"listen": ""},
                 "admin": {"listen": []},
                 "devices": {"use": [target.device]},
                 "scheduling": {"measure": False},
