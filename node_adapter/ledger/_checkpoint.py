@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,26 +15,35 @@ __all__ = ["Checkpoint"]
 
 
 class Checkpoint:
-    """An append-only file of outcomes, a line each, on the disk before `add` returns.
+    """An append-only file of outcomes, a line each, on the disk before `add` returns. Raises OSError, ValueError.
 
     A line counts for the file whose digest it names, its row group (whose rows name their schemes) and the digests
     of the plugins that gave the verdicts: a changed file or plugin is verified again. A last line that was cut off
-    is dropped. One process at a time.
+    is dropped. One process at a time: the file is locked while it is open, and the lock ends with the process.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._done: dict[tuple[str, int], Outcome] = {}
-        kept = self._read()
         self._file = path.open("a", encoding="utf-8")
-        if path.stat().st_size > kept:
-            self._file.truncate(kept)
+        try:
+            self._lock()
+            kept = self._read()
+            if path.stat().st_size > kept:
+                self._file.truncate(kept)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{self.path}: another run writes it; wait for that, or name another file") from None
 
     def _read(self) -> int:
         """Reads what is there, and returns the bytes up to the end of the last whole line."""
-        if not self.path.exists():
-            return 0
         data = self.path.read_bytes()
         kept = data.rfind(b"\n") + 1
         for number, line in enumerate(data[:kept].splitlines(), 1):

@@ -66,6 +66,16 @@ def test_a_line_that_was_cut_off_is_dropped_and_written_over(tmp_path):
     assert path.read_text() == line + replace(OUTCOME, row_group=2).as_line() + "\n"
 
 
+def test_two_runs_cannot_write_one_checkpoint(tmp_path):
+    path = tmp_path / "checkpoint.jsonl"
+    with Checkpoint(path) as done:
+        done.add(OUTCOME)
+        with pytest.raises(ValueError, match=r"checkpoint\.jsonl: another run writes it"):
+            Checkpoint(path)
+    with Checkpoint(path) as done:
+        assert done.find(OUTCOME.digest, 0, PLUGINS) == OUTCOME
+
+
 def test_a_file_of_something_else_is_not_touched(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("my notes\n")
