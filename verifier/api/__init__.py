@@ -5,7 +5,7 @@ from verifier.api._cipher_keys import CipherKeys
 from verifier.api._columnar import CallLimits, ColumnCalls, serialized
 from verifier.api._health import HEALTH_SERVICE, SERVICE, Health
 from verifier.api._interceptor import CallInterceptor
-from verifier.api._lift import KINDS, ColumnarRequest, Given
+from verifier.api._lift import KINDS, ColumnarRequest, Given, request_digest
 from verifier.api._listeners import split_address
 from verifier.api._operations import Backend, Operations, Pending
 from verifier.api._shared import SharedLimits, SharedRegions
@@ -48,6 +48,7 @@ __all__ = [
     "Status",
     "Tls",
     "VerifierService",
+    "request_digest",
     "serialized",
     "split_address",
     "status_of",

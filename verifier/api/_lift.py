@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
+from verifier.columns_digest import columns_digest
 from verifier.regions import Region
 from verifier.v1 import verifier_pb2 as pb
 
-__all__ = ["KINDS", "ColumnarRequest", "Given", "Kind", "lift"]
+__all__ = ["KINDS", "ColumnarRequest", "Given", "Kind", "lift", "request_digest"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DATA, _OFFSETS = 1, 2  # fields of Column
@@ -35,13 +36,17 @@ class Given(NamedTuple):
 
 
 class ColumnarRequest:
-    """A request of which the columns stand apart. Its attributes are the message's, columns being `Given`."""
+    """A request of which the columns stand apart. Its attributes are the message's, columns being `Given`.
 
-    __slots__ = ("columns", "message")
+    `digest` is columns_digest of what came, where whoever received it has taken it already.
+    """
 
-    def __init__(self, message: Any, columns: dict[str, Given]) -> None:
+    __slots__ = ("columns", "digest", "message")
+
+    def __init__(self, message: Any, columns: dict[str, Given], digest: bytes = b"") -> None:
         self.message = message
         self.columns = columns
+        self.digest = digest
 
     def __getattr__(self, name: str) -> Any:
         given = self.columns.get(name)
@@ -69,6 +74,15 @@ KINDS = {
     "Recover": Kind.of(pb.RecoverRequest),
     "Digest": Kind.of(pb.DigestRequest),
 }
+
+
+def request_digest(kind: Kind, request: Any) -> bytes:
+    """columns_digest of a request: of its columns in the order of their fields, and its key table."""
+    columns = [getattr(request, name) for name in kind.columns.values()]
+    parts = [part for column in columns for part in (column.data, column.offsets)]
+    if "key_table" in kind.message.DESCRIPTOR.fields_by_name:
+        parts.append(request.key_table)
+    return columns_digest(*parts)
 
 
 def lift(kind: Kind, data: bytes) -> ColumnarRequest:

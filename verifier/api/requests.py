@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from verifier.api._lift import ColumnarRequest, Given
+from verifier.api._lift import KINDS, ColumnarRequest, Given, request_digest
 from verifier.api._schemes import Scheme, enum_name, enum_number, read_scheme, required
-from verifier.columns_digest import columns_digest
 from verifier.errors import NotServedError, RequestError
 from verifier.keys import (
     INDEX_BYTES,
@@ -82,7 +81,7 @@ class Requests:
         if not scheme.indexed and (request.key_table or request.key_set):
             field = "key_table" if request.key_table else "key_set"
             raise RequestError(field, "must be empty where scheme.key_encoding is not INDEX")
-        digest = _digest(*columns.values(), table=(request.key_table,))
+        digest = _digest("Verify", request)
         if not scheme.indexed:
             batch = self._batch(resolved, scheme, items, columns)
             return Prepared(batch, _priority(request.priority), _NO_ITEMS, columns_digest=digest)
@@ -109,7 +108,7 @@ class Requests:
         names = {"signature_encoding": "RAW_RSV", **scheme.names}
         scheme = Scheme(names, scheme.numbers, scheme.constant, False)
         batch = self._batch(resolved, scheme, items, {"input": request.input, "signature": request.signature})
-        digest = _digest(request.input, request.signature)
+        digest = _digest("Recover", request)
         return Prepared(
             batch,
             _priority(request.priority),
@@ -128,7 +127,7 @@ class Requests:
         resolved = self._catalogue.resolve("digest", name)
         scheme = Scheme({}, {}, b"", False)
         batch = self._batch(resolved, scheme, items, {"input": request.input})
-        digest = _digest(request.input)
+        digest = _digest("Digest", request)
         return Prepared(batch, _priority(request.priority), _NO_ITEMS, _output_bytes(resolved), columns_digest=digest)
 
     def keys(self, request: pb.RegisterKeysRequest) -> tuple[KeySet, Batch | None]:
@@ -250,8 +249,9 @@ def _column(name: str, message: pb.Column | Given, width: int | None, items: int
     return Column.fixed(name, message.data, width, items, region)
 
 
-def _digest(*columns: pb.Column | Given, table: tuple[bytes, ...] = ()) -> bytes:
-    return columns_digest(*(part for column in columns for part in (column.data, column.offsets)), *table)
+def _digest(rpc: str, request: Any) -> bytes:
+    taken = request.digest if isinstance(request, ColumnarRequest) else b""
+    return taken or request_digest(KINDS[rpc], request)
 
 
 def _indices(message: pb.Column | Given, items: int) -> Indices:

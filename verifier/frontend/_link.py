@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from verifier.api import ColumnarRequest, RefusedError, Status
+from verifier.api import KINDS, ColumnarRequest, RefusedError, Status, request_digest
 from verifier.frontend._messages import Answer, Call, Cancel, Channel, FromFrontEnd, Span
 from verifier.frontend._places import ALIGNMENT, Places
 from verifier.model import Bytes
@@ -76,7 +76,9 @@ class Link:
             spans = self._write(request, place[0])
             message = request.message.SerializeToString()
             begin, end = place
-            call = Call(number, rpc, message, spans, begin, end - begin, deadline, caller)
+            # Taken here, where the columns are in the caches, and in as many processes as there are front ends.
+            digest = b"" if _shares(request) else request_digest(KINDS[rpc], request)
+            call = Call(number, rpc, message, spans, begin, end - begin, deadline, caller, digest)
             with self._lock:
                 self._sent[number] = sent
             self.send(call)
@@ -142,6 +144,12 @@ class Link:
     def taken_bytes(self) -> int:
         """Bytes of the region that calls hold."""
         return self._places.taken
+
+
+def _shares(request: ColumnarRequest) -> bool:
+    """Whether columns lie in a client's memory, which is not mapped here."""
+    columns = (getattr(request.message, name, None) for name in ("input", "signature", "key"))
+    return any(c is not None and (c.HasField("shared_data") or c.HasField("shared_offsets")) for c in columns)
 
 
 def _padded(nbytes: int) -> int:

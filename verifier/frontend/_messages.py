@@ -46,6 +46,7 @@ class Call(msgspec.Struct, tag=1, array_like=True, frozen=True):
     nbytes: int
     deadline: float | None  # time.monotonic(), which is the machine's and so both processes'
     caller: str
+    digest: bytes = b""  # of the columns that came; empty where some lie in a client's memory
 
 
 class Cancel(msgspec.Struct, tag=2, array_like=True, frozen=True):

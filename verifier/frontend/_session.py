@@ -137,7 +137,7 @@ class Session:
             columns[span.name] = Given(data, self._bytes(span.offsets, span.offsets_bytes), self._region)
         message: Any = kind.message()
         message.MergeFromString(call.message)
-        return ColumnarRequest(message, columns)
+        return ColumnarRequest(message, columns, call.digest)
 
     def _bytes(self, begin: int, nbytes: int) -> memoryview:
         if not 0 <= begin <= begin + nbytes <= self._region.nbytes:
