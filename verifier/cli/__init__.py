@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -25,17 +27,21 @@ def _logs_do_not_mix_with_results() -> None:
     set_up_logs("warning", "console")
 
 
-# Each module adds its commands with `register(app)`.
+# Each module adds its commands with `register(app)`; those that are not named like their module stand below.
 _MODULES = ("serve", "demo", "chain", "verify", "devices", "plugin", "cipher", "bench", "ledger", "health", "top")
+_ELSEWHERE = {"config": "serve"}
 
 
-def _register() -> None:
-    for name in _MODULES:
+def _register(arguments: Sequence[str] = ()) -> None:
+    """Imports the module of the command that is asked for, or all: they take longer than many commands do."""
+    word = next((argument for argument in arguments if not argument.startswith("-")), "")
+    asked = _ELSEWHERE.get(word, word)
+    for name in (asked,) if asked in _MODULES else _MODULES:
         module: Any = importlib.import_module(f"verifier.cli.{name}")
         module.register(app)
 
 
 def main() -> None:
     """The entry point of `verifier`."""
-    _register()
+    _register(sys.argv[1:])
     app()
