@@ -6,6 +6,7 @@ are counted: `retire` takes it out of use, and its memory is let go of when the 
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import mmap
 import os
@@ -57,8 +58,13 @@ class Region:
     @classmethod
     def create(cls, nbytes: int, on_gone: Callable[[Region], None] | None = None) -> Region:
         """New memory for a process of ours, which cannot be made smaller under those who read it."""
-        fd = os.memfd_create("verifier-region", os.MFD_CLOEXEC)
-        os.truncate(fd, nbytes)
+        fd = os.memfd_create("verifier-region", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.truncate(fd, nbytes)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        except OSError:
+            os.close(fd)
+            raise
         return cls(fd, nbytes, changeable=False, on_gone=on_gone)
 
     @property

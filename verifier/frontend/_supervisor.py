@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import socket
@@ -171,7 +172,12 @@ class _FrontEnd:
         delay = _BACK_OFF_S
         while not self._owner.stopping.is_set():
             begun = time.monotonic()
-            self._live()
+            try:
+                self._live()
+            except Exception as error:
+                # No memory or no process just now, for instance: a front end that nobody tries again stays away.
+                _log.exception("front_end_not_started", front_end=self._number)
+                self._not_up(BackendError(f"front end {self._number} cannot be started: {error}"))
             if self._owner.stopping.is_set():
                 break
             self._owner.metrics.front_end_lost()
@@ -183,11 +189,16 @@ class _FrontEnd:
         region_bytes = self._owner.settings.server.region_bytes
         region = Region.create(region_bytes, lambda gone: self._owner.unmap(gone.id))
         ours, theirs = socket.socketpair()
-        process = self._spawn(theirs, region)
-        theirs.close()
-        connection = Connection(ours.detach())
+        with ours, theirs:
+            try:
+                process = self._spawn(theirs, region)
+            except BaseException:
+                region.retire()
+                raise
+            connection = Connection(ours.detach())
         setup = Setup(self._owner.settings, self._addresses, self._owner.core, region_bytes)
-        connection.send_bytes(pickle.dumps(setup))
+        with contextlib.suppress(OSError):  # it has ended already: the session sees it too
+            connection.send_bytes(pickle.dumps(setup))
         channel = Channel(connection, FromFrontEnd)
         session = Session(channel, region, self._owner.operations, self._take, lambda: None)
         self._process, self._session = process, session
@@ -203,8 +214,11 @@ class _FrontEnd:
         self._owner.totals.lost(self._number)
         if not self._owner.stopping.is_set():
             _log.warning("front_end_lost", front_end=self._number, pid=process.pid, status=status)
+        self._not_up(BackendError(f"front end {self._number} ended while it started"))
+
+    def _not_up(self, error: Exception) -> None:
         if not self.first.done():
-            self.first.set_exception(BackendError(f"front end {self._number} ended while it started"))
+            self.first.set_exception(error)
 
     def _spawn(self, theirs: socket.socket, region: Region) -> subprocess.Popen[bytes]:
         fds = (theirs.fileno(), region.fd)
@@ -225,7 +239,7 @@ class _FrontEnd:
                 self._owner.on_denied(denial.caller, denial.method, denial.role)
         elif message.problem:
             if not self.first.done():
-                self.first.set_exception(ConfigError(message.problem))
+                self._not_up(ConfigError(message.problem))
             else:
                 _log.error("front_end_not_started", front_end=self._number, problem=message.problem)
         else:
