@@ -33,6 +33,8 @@ from node_adapter.errors import ChainError
 
 __all__ = ["Measured", "cpu_s", "library_cost_s", "measure", "middleware_cost_s", "predicted_gain"]
 
+_ENDS_S = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -105,8 +107,10 @@ def measure(
                 if process.pid:
                     os.kill(process.pid, signal.SIGTERM)
             for process in processes:
-                process.join(30)
+                process.join(_ENDS_S)
                 process.kill()
+        if missing := [each.number for each in told if not (folder / f"{each.number}.json").exists()]:
+            raise ChainError(f"node {missing[0]} did not end within {_ENDS_S} s: give the machine less to do")
         took = [json.loads((folder / f"{each.number}.json").read_text()) for each in told]
     daemon_cpu_s, client_cpu_s = cpu_s(daemon) - before, time.process_time() - own
     if problem := next((each["problem"] for each in took if each["problem"]), None):
