@@ -22,6 +22,7 @@ from node_adapter.chain import (
     Middleware,
     NodeSettings,
     Point,
+    Question,
     RealTime,
     issue_members,
     make_pool,
@@ -106,6 +107,22 @@ def test_ecdsa_by_the_daemon_and_by_openssl(daemon, tmp_path):
     assert report.rejected["HIGH_S"] > 0
     good = replace(pool, entries=tuple(entry for entry in pool.entries if entry.fault is None))
     assert run_chain("", good, engines=[Library() for _ in range(4)]).ok
+
+
+def test_enrolled_signers_and_a_daemon_that_forgets_them(daemon, pool):
+    good = [entry.transaction for entry in pool.entries if entry.fault is None]
+    question = Question.transactions(Point.RECEIPT, TRANSACTION_SCHEME, good)
+
+    async def run():
+        engine = connect(daemon.address)
+        await engine.enroll(Algorithm.SM2, sorted({tx.key for tx in good}))
+        assert (await engine.verify(question) == Code.VALID).all()
+        await engine.client.release_keys(engine._key_set)
+        assert (await engine.verify(question) == Code.VALID).all()
+        assert engine._key_set == 0, "the handle is gone, and the keys go along as bytes"
+        await engine.close()
+
+    asyncio.run(run())
 
 
 def test_a_lossy_network(daemon, pool):
