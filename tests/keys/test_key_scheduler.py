@@ -11,6 +11,8 @@ from verifier.errors import BackendError, CapacityError, DeadlineError, NotServe
 from verifier.keys import RESERVED_SLOTS, KeyScheduler, KeySet, NamedBatch, key_table
 from verifier.keys._tables import AlgorithmTables
 from verifier.model import Batch, BatchResult, Code, Column
+from verifier.registry import Instance
+from verifier.registry._parameters import allowed_numbers
 from verifier.scheduling import Priority
 
 from ..api.conftest import Catalogue
@@ -254,3 +256,28 @@ def test_other_algorithms_go_without(bench):
     none = np.zeros(0, np.uint32)
     bench.scheduler.submit(NamedBatch(key, 1, columns, 2, keys, np.zeros(1, np.uint32), none))
     assert bench.inner.operations() == ["verify/ECDSA_P256"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda operation: {"parameters": {n: v for n, v in operation.parameters.items() if n != "input_kind"}},
+        lambda operation: {"parameters": operation.parameters | {"hash": ("SM3",)}},
+        lambda operation: {"inputs": ("signature", "input", "slot")},
+    ],
+    ids=["a parameter less", "a parameter more", "columns in another order"],
+)
+def test_an_enrolled_operation_that_asks_for_other_things_is_not_used(bench, change):
+    """A rule that `verify_enrolled` does not know would not be kept: low s, for instance."""
+    instance = bench.catalogue.resolve("verify_enrolled", "SM2").instance
+    operations = tuple(
+        operation.model_copy(update=change(operation)) if operation.name == "verify_enrolled" else operation
+        for operation in instance.manifest.operations
+    )
+    manifest = instance.manifest.model_copy(update={"operations": operations})
+    other = Instance(99, manifest, "digest", parameters=allowed_numbers(manifest))
+    bench.catalogue.table = bench.catalogue.table.with_active(other)
+    bench.enroll(0, 1, 2, 3)
+    bench.submit([0, 1, 2, 3, 0, 1])
+    assert bench.inner.operations() == ["verify/SM2"]
+    assert not bench.held

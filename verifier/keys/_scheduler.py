@@ -163,21 +163,30 @@ class KeyScheduler:
         return Batch(key, batch.items, (*batch.inputs[:key_at], slots, *batch.inputs[key_at + 1 :]))
 
     def _enrolled_key(self, key: BatchKey) -> BatchKey | None:
-        """The key of `verify_enrolled` for that of a `verify`; None where it is not served."""
+        """The key of `verify_enrolled` for that of a `verify`; None where there is none that asks for the same."""
         _, _, algorithm = key.operation.partition("/")
         try:
             enrolled = self._catalogue.resolve("verify_enrolled", algorithm, key.plugin)
             plain = self._catalogue.resolve("verify", algorithm, key.plugin)
-            resolved = enrolled.key(_numbers(plain.operation, key, enrolled.operation))
+            if not _alike(plain.operation, enrolled.operation):
+                return None
+            resolved = enrolled.key(_numbers(plain.operation, key))
             return replace(resolved, constant=key.constant)
         except NotServedError:
             return None
 
 
-def _numbers(plain: Operation, key: BatchKey, enrolled: Operation) -> dict[str, int]:
+def _alike(plain: Operation, enrolled: Operation) -> bool:
+    """Whether two operations have the same parameters and columns, but for the slot in the key's place. A parameter
+    that one of them lacks would be a rule that nobody checks."""
+    inputs = tuple("slot" if name == "key" else name for name in plain.inputs)
+    return plain.parameters.keys() == enrolled.parameters.keys() and inputs == enrolled.inputs
+
+
+def _numbers(plain: Operation, key: BatchKey) -> dict[str, int]:
     """The parameters of a batch by name, but the key's encoding, which is the enrolled operation's own."""
-    named = dict(zip(plain.parameters, key.parameters, strict=True))
-    return {name: value for name, value in named.items() if name in enrolled.parameters and name != "key_encoding"}
+    named = zip(plain.parameters, key.parameters, strict=True)
+    return {name: value for name, value in named if name != "key_encoding"}
 
 
 def _ask_for(tables: AlgorithmTables, batch: NamedBatch, missing: Mask) -> None:
