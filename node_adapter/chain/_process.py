@@ -102,7 +102,9 @@ class SocketHost:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Ends the connections, and whatever is under way."""
+        for task in self._tasks:
+            task.cancel()
         for writer in self._writers.values():
             writer.close()
         if self._server:
