@@ -122,6 +122,15 @@ def test_without_tables_keys_go_along(bench):
     assert bench.tables.one._wanted[bench.keys].all()  # and tables are asked for
 
 
+def test_a_set_that_was_let_go_of_gets_no_tables_any_more(bench):
+    bench.enroll(0, 1)
+    bench.tables.one.forget(bench.keys)
+    bench.submit([0, 1, 2, 3, 0, 1])  # accepted before, submitted now
+    assert bench.inner.operations() == ["verify/SM2"]
+    assert not bench.tables.one._wanted
+    assert not bench.tables.one.slots.assigned.size
+
+
 def test_keys_that_come_with_their_batch_get_no_tables(bench):
     bench.keys = key_table("SM2", bytes(256))
     bench.submit([0] * ITEMS)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 import structlog
@@ -75,13 +76,16 @@ class AlgorithmTables:
         self.devices: list[DeviceTables] = []
         self.lock = threading.Lock()
         self._wanted: dict[KeySet, Mask] = {}
+        self._forgotten: WeakSet[KeySet] = WeakSet()
         self._wake = wake
         self._published = 0.0
         self._unpublished = False
 
     def want(self, keys: KeySet, places: Places) -> None:
-        """Asks for tables of keys at these places of a set, where there is room."""
+        """Asks for tables of keys at these places of a set, where there is room. Nothing where it was forgotten."""
         with self.lock:
+            if keys in self._forgotten:  # by a batch that was accepted before
+                return
             mask = self._wanted.get(keys)
             if mask is None:
                 mask = self._wanted[keys] = np.zeros(keys.items, np.bool_)
@@ -89,8 +93,9 @@ class AlgorithmTables:
         self._wake()
 
     def forget(self, keys: KeySet) -> None:
-        """Takes every slot from a set."""
+        """Takes every slot from a set, for good."""
         with self.lock:
+            self._forgotten.add(keys)
             self._wanted.pop(keys, None)
             self.slots.release(keys)
         self._wake()
