@@ -73,8 +73,7 @@ def main() -> None:
                         f"{np.median(rates) * BYTES / 1e9:6.2f} GB/s",
                         flush=True,
                     )
-                if plugin == "sm2":
-                    keep(options, latency(daemon, options, device, processes))
+                keep(options, latency(daemon, options, device, processes, plugin))
 
 
 def keep(options: argparse.Namespace, made: Record) -> None:
@@ -244,7 +243,7 @@ def check(answer: pb.VerifyResponse, items: int, expected: np.ndarray) -> None:
         raise SystemExit(f"wrong verdicts: {answer.items} items, {answer.served_by}")
 
 
-def latency(daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, processes: int) -> Record:
+def latency(daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, processes: int, plugin: str) -> Record:
     """Seconds that a request of 8,192 items takes beyond its copies and kernels, requests coming at half the rate
     at which one after the other can be served."""
     requests, expected, _ = make_requests(8192, "")
@@ -267,7 +266,8 @@ def latency(daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, pro
         f"request-8192-added-latency   {processes} processes p50 {p50 * 1e3:.2f} ms p99 {p99 * 1e3:.2f} ms",
         flush=True,
     )
-    made = record(options, device, "request-8192-added-latency", added, processes, "s")
+    case = "request-8192-added-latency" + ("-null" if plugin == "null" else "")
+    made = record(options, device, case, added, processes, "s")
     made.settings["p99_s"] = float(p99)
     return made
 
