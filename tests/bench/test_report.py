@@ -57,6 +57,30 @@ def test_the_table_of_gpus_has_the_largest_batch_and_no_limits():
     assert "90% of copy in" in rows[2]
 
 
+def test_ciphers_have_a_row_for_both_places_of_their_data():
+    rows = figures_table(
+        [
+            record(case="cipher-sm4-ctr-device", cuda="CUDA 13.0", rate=4.9e12),
+            record(case="cipher-sm4-ctr-host", cuda="CUDA 13.0", rate=2.7e11, fraction_of_limit=0.68, limit="copies"),
+            record(case="cipher-aes-128-ctr-device", cuda="CUDA 13.0", rate=4.5e12),
+        ]
+    ).splitlines()
+    assert "| sm4-ctr | 4.9 T items/s | 270 G items/s | 68% of copies | NVIDIA H200 |" in rows
+    assert "| aes-128-ctr | 4.5 T items/s |  |  | NVIDIA H200 |" in rows
+
+
+def test_ciphers_on_a_core_stand_beside_libraries():
+    rows = figures_table(
+        [
+            record(case="cipher-aria-128-ctr-cpu", rate=8e9),
+            record(case="cipher-aria-128-ctr-cpu-openssl", rate=1.6e9),
+            record(case="cipher-skinny-128-256-ecb-cpu", rate=8e9),
+        ]
+    ).splitlines()
+    assert "| aria-128-ctr | 1.00 | 5.0 × openssl |" in rows
+    assert "| skinny-128-256-ecb | 1.00 |  |" in rows
+
+
 def test_the_table_of_cpus_has_ratios():
     rows = figures_table(
         [

@@ -52,29 +52,76 @@ def swept(record: Record) -> tuple[str | int | float, ...]:
 
 
 def figures_table(records: Iterable[Record]) -> str:
-    """Two Markdown tables: rates of GPUs at the largest batch of every case, and CPU rates as ratios.
+    """Three Markdown tables: signatures and digests on GPUs, ciphers there, and CPU cores beside libraries.
 
     A CPU's time on a shared machine is noise; its ratio to a library's in the same run is not.
     """
     latest = [record for record in newest(records) if not swept(record)]
-    return "\n".join([*_gpu_rows(latest), "", *_cpu_rows(latest)])
+    gpu = _largest(latest)
+    tables = (_gpu_rows(gpu), _cipher_rows(gpu), _cpu_rows(latest), _cpu_cipher_rows(latest))
+    return "\n\n".join("\n".join(rows) for rows in map(list, tables) if rows)
 
 
-def _gpu_rows(records: Iterable[Record]) -> Iterable[str]:
+def _largest(records: Iterable[Record]) -> list[Record]:
+    """A GPU's record of every case at its largest batch."""
     largest: dict[tuple[str, str], Record] = {}
     for record in records:
         key = (record.case, record.device)
         told = record.cuda and not record.case.startswith(("limit-", "swap/")) and "-1-latency" not in record.case
         if told and record.batch >= largest.get(key, record).batch:
             largest[key] = record
+    return list(largest.values())
+
+
+def _of_limit(record: Record) -> str:
+    return f"{record.fraction_of_limit:.0%} of {record.limit}" if record.fraction_of_limit else ""
+
+
+def _gpu_rows(records: Iterable[Record]) -> Iterable[str]:
     yield "| case | median | batch | includes | of the limit | device |"
     yield "| --- | --- | --- | --- | --- | --- |"
-    for record in largest.values():
-        limit = f"{record.fraction_of_limit:.0%} of {record.limit}" if record.fraction_of_limit else ""
-        yield (
-            f"| {record.case} | {amount(record.rate, record.unit)} | {record.batch:,} | {', '.join(record.includes)} "
-            f"| {limit} | {record.device} |"
+    for record in records:
+        if not record.case.startswith("cipher-"):
+            yield (
+                f"| {record.case} | {amount(record.rate, record.unit)} | {record.batch:,} "
+                f"| {', '.join(record.includes)} | {_of_limit(record)} | {record.device} |"
+            )
+
+
+def _cipher_rows(records: Iterable[Record]) -> Iterable[str]:
+    """A cipher and mode: with its data on the device, and from and to page-locked host memory."""
+    places: dict[tuple[str, str], dict[str, Record]] = {}
+    for record in records:
+        name, _, place = record.case.removeprefix("cipher-").rpartition("-")
+        if record.case.startswith("cipher-") and place in ("device", "host"):
+            places.setdefault((name, record.device), {})[place] = record
+    if not places:
+        return
+    yield "| cipher | data on the device | from and to the host | of the limit | device |"
+    yield "| --- | --- | --- | --- | --- |"
+    for (name, device), found in places.items():
+        cells = [
+            amount(found[place].rate, found[place].unit) if place in found else "" for place in ("device", "host")
+        ]
+        limit = _of_limit(found["host"]) if "host" in found else ""
+        yield f"| {name} | {' | '.join(cells)} | {limit} | {device} |"
+
+
+def _cpu_cipher_rows(records: Iterable[Record]) -> Iterable[str]:
+    """Bytes a second of one core, and how often that is a library's rate in the same run."""
+    rates = {record.case: record for record in records if record.case.startswith("cipher-") and "-cpu" in record.case}
+    ours = [case for case in rates if case.endswith("-cpu")]
+    if not ours:
+        return
+    yield "| one CPU core | GB/s | beside libraries |"
+    yield "| --- | --- | --- |"
+    for case in ours:
+        peers = ", ".join(
+            f"{rates[case].rate / record.rate:.1f} × {name.removeprefix(f'{case}-')}"
+            for name, record in rates.items()
+            if name.startswith(f"{case}-")
         )
+        yield f"| {case.removeprefix('cipher-').removesuffix('-cpu')} | {rates[case].rate / 8e9:.2f} | {peers} |"
 
 
 def _cpu_rows(records: Iterable[Record]) -> Iterable[str]:
