@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
 # Daemons of tests leave the machine's own admin socket alone; those that need one name it.
 os.environ.setdefault("VERIFIER_ADMIN__LISTEN", "[]")
 
@@ -12,6 +14,10 @@ os.environ.setdefault("VERIFIER_STATUS__LISTEN", "")
 
 # What plugins answer matters here, not how fast: the compilers are done in a third of the time.
 os.environ.setdefault("CXXFLAGS", "-O1")
+
+# A machine that does other things besides is no failure; what failed can be repeated from what is printed.
+settings.register_profile("verifier", deadline=None, print_blob=True)
+settings.load_profile("verifier")
 
 
 def pytest_terminal_summary(terminalreporter):
