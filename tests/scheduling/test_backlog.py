@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import CancelledError
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -253,6 +254,20 @@ def test_one_caller_fills_its_share_of_the_seconds_only(bench):
     ):
         made.submit(batch([0] * 200), caller="busy")
     made.submit(batch([0] * 200), caller="other")
+
+
+def test_both_bounds_in_time_hold_for_parameters_that_nobody_asked_for_before(bench):
+    """10 us an item are known of the operation; a launch is 1,000 items, and 0.04 s are 4,000."""
+    device = HandDevice("cpu")
+    made = bench(device, launch_s=0.01, queue=QueueLimits(seconds=0.04, caller_share=1.0))
+    made.scheduler.measure(device, KEY, (1, 1e-5), (100_000, 1.0))
+    other = replace(KEY, parameters=(2,))
+    made.submit(batch([0] * 3_900, other), priority=Priority.BULK)
+    with pytest.raises(CapacityError, match=r"the queue of even is full: 0\.0 of 0\.0 s of work"):
+        made.submit(batch([0] * 200, other), priority=Priority.BULK)
+    made.poll()
+    sizes = [sum(part.items for part in running.parts) for running in device.running]
+    assert sizes == [pytest.approx(1000, rel=0.1)] * 2
 
 
 def test_a_launch_is_no_longer_than_the_time_that_the_urgent_may_have_to_wait(bench):

@@ -72,6 +72,28 @@ def test_other_parameters_begin_with_what_is_known_of_the_operation(router):
     assert router.cost(CPU, KEY).per_unit == pytest.approx(10e-6), "and then have costs of their own"
 
 
+def test_what_is_known_of_the_operation_counts_as_measured(router):
+    """Bounds in time rest on it: otherwise a scheme's first launches on each device would have none."""
+    other = BatchKey(KEY.plugin, KEY.operation, (2,))
+    assert router.knows(other, [CPU, GPU])
+    assert router.cost(CPU, other).measured
+    assert not router.knows(BatchKey(KEY.plugin, "digest/EVEN"), [CPU])
+
+
+def test_a_guess_gives_way_to_the_first_measurement_of_the_operation():
+    router, other = Router(), BatchKey(KEY.plugin, KEY.operation, (2,))
+    assert not router.cost(CPU, other).measured
+    router.measure(CPU, KEY, (1, 30e-6), (1001, 10030e-6))
+    assert router.cost(CPU, other).per_unit == pytest.approx(10e-6)
+
+
+def test_a_guess_is_moved_by_what_is_observed():
+    router = Router()
+    for _ in range(60):
+        router.observe(CPU, KEY, 10_000, 0.2)
+    assert router.cost(CPU, KEY).per_unit == pytest.approx(20e-6, rel=0.05)
+
+
 def test_unmeasured_devices_are_guessed_by_kind():
     router = Router()
     assert router.shares(KEY, 1, [Load(CPU), Load(GPU)])[0].device_id == "cpu"

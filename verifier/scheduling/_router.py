@@ -69,12 +69,15 @@ class Router:
         self._costs: dict[tuple[str, str, str, tuple[int, ...]], Cost] = {}
 
     def cost(self, device: DeviceInfo, key: BatchKey) -> Cost:
-        """The model of a device and operation; where nothing was measured yet, of the like, or a guess by kind."""
+        """The model of a device and operation. With other parameters it begins as what was measured of the operation,
+        so that bounds in time hold from the first request on; where nothing was, it is a guess by kind."""
         name = (device.id, key.plugin, key.operation, key.parameters)
         cost = self._costs.get(name)
         if cost is None:
             like = next((c for n, c in self._costs.items() if n[:3] == name[:3] and c.measured), None)
-            cost = self._costs[name] = Cost(like.fixed, like.per_unit) if like else _guess(device)
+            if like is None:
+                return _guess(device)  # and not kept: it is worth less than any measurement that comes
+            cost = self._costs[name] = Cost(like.fixed, like.per_unit, measured=True)
         return cost
 
     def measure(self, device: DeviceInfo, key: BatchKey, small: tuple[int, float], large: tuple[int, float]) -> Cost:
@@ -91,6 +94,7 @@ class Router:
             cost = self.cost(device, key)
             cost.observe(units, seconds)
             cost.measured = True
+            self._costs[device.id, key.plugin, key.operation, key.parameters] = cost
 
     def shares(self, key: BatchKey, units: int, loads: Sequence[Load]) -> list[Share]:
         """How `units` are best spread over devices, the one that is done first leading. Empty where `loads` is.
