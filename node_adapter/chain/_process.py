@@ -187,6 +187,7 @@ async def _run(told: NodeProcess) -> None:
         "view": node.replica.view,
         "problem": node.problem,
     }
+    node.stop("the run is over")
     host.close()
     ledger.close()
     await engine.close()
