@@ -125,7 +125,8 @@ class SharedMemorySettings(_Section):
     """Columns in memory of clients on this host. Off unless told otherwise: the daemon maps what they give it."""
 
     enabled: bool = False
-    listen: str = "auto"  # unix:/path where regions are registered; auto: memory.sock beside the admin socket
+    # Where regions are registered, unix:/path (descriptors pass on no other); auto: memory.sock beside the admin one.
+    listen: Annotated[str, Field(pattern="^(auto|unix:/.+)$")] = "auto"
     socket_mode: SocketMode = "0660"
     max_regions: int = Field(default=64, ge=1, le=4096)
     max_bytes: int = Field(default=4 << 30, ge=4096)  # of all regions together
