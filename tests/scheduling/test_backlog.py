@@ -283,8 +283,10 @@ def test_a_launch_is_no_longer_than_the_time_that_the_urgent_may_have_to_wait(be
     made.submit(batch([2] * 10), priority=Priority.CONSENSUS)
     made.poll()
     assert len(device.running) == 2
+    made.clock.now += 0.01  # the second one waited for the first, and has all of its work ahead
     device.finish()
     made.poll()
+    assert len(device.running) == 2
     assert firsts(device.running[-1].parts[0])[0] == 2
     while device.running:
         device.finish()

@@ -229,7 +229,11 @@ class Core:
     def finished(self, launch: Launch, outcome: list[BatchResult] | BaseException, now: float) -> None:
         """Takes what a launch came to."""
         state = self._devices[launch.device.device.id]
+        oldest = state.in_flight[0] is launch
         state.in_flight.remove(launch)
+        if state.in_flight and (oldest or isinstance(outcome, BaseException)):
+            # The next one waited for this one; and after a failure what is left of the rest began at the latest now.
+            state.in_flight[0].begun = now
         if not isinstance(outcome, BaseException):
             seconds = now - launch.begun if launch.alone else outcome[0].timings.device_ns / 1e9
             self.router.observe(launch.device.device, launch.key, launch.units, seconds)
@@ -241,9 +245,6 @@ class Core:
                 result.served_by = launch.lease.instance.label
                 self._put(piece, result)
             return
-        if state.in_flight:
-            # The model's idea of when the rest began is void; what is left of it began at the latest now.
-            state.in_flight[0].begun = now
         hopeless = self._abandoned or isinstance(outcome, DeadlineError | RequestError)
         if hopeless or launch.failures >= self._options.retries:
             self._put_all(launch.pieces)
