@@ -284,3 +284,12 @@ def test_a_message_in_gcm_has_a_bound(ciphers):
 def test_what_is_kept_back_fits_an_answer():
     with pytest.raises(ConfigError, match=r"cipher\.stream_held_bytes must be 65536 below server\.max_message_bytes"):
         load_settings(overrides={"cipher": {"stream_held_bytes": 64 << 20}})
+
+
+@pytest.mark.parametrize("name", ["data", "iv", "aad"])
+@pytest.mark.parametrize("field", ["shared_data", "shared_offsets"])
+def test_regions_are_refused_and_do_not_pass_for_empty_columns(ciphers, name, field):
+    asked = request(GCM, 12, b"")
+    getattr(getattr(asked, name), field).region = 1
+    with pytest.raises(RequestError, match=rf"^{name}\.{field}: not taken by this call"):
+        ciphers.transform(asked)

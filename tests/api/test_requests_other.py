@@ -94,6 +94,11 @@ class TestKeySets:
         assert column.offsets.tolist() == [0, 3, 6, 7, 9, 11]
         assert prepared.refused.tolist() == [4]
 
+    def test_keys_in_a_region_are_refused(self, requests, key_sets):
+        shared = pb.Column(shared_data=pb.SharedBytes(region=1, bytes=192))
+        with pytest.raises(RequestError, match=r"^keys\.shared_data: not taken by this call"):
+            self.register(requests, key_sets, shared)
+
     def test_keys_that_are_none_are_refused_by_index(self, requests, key_sets):
         keys, check = self.register(requests, key_sets, pb.Column(data=bytes(192)))
         result = BatchResult.undetermined(check.items)

@@ -12,6 +12,7 @@ from verifier.api._cipher_keys import Indices
 from verifier.api._cipher_modes import CELL_BYTES, CHAIN_BYTES, Messages, Operations
 from verifier.api._cipher_stripes import Lengths, add_to_counters
 from verifier.api._schemes import enum_name
+from verifier.api._shared import refuse_shared
 from verifier.api.requests import Catalogue, Limits
 from verifier.ciphers import CIPHERS, GCM_TAG_BYTES, Cipher
 from verifier.errors import NotServedError, RequestError
@@ -203,6 +204,8 @@ class CipherRequests:
         if not 1 <= items <= self.limits.max_items:
             raise RequestError("items", f"{items}; a request has 1 to {self.limits.max_items}")
         scheme = self.scheme(request.scheme)
+        for field in ("data", "iv", "aad"):
+            refuse_shared(field, getattr(request, field))
         lengths, data = _read_data(request.data, items, scheme)
         index = _read_index(request, items, self.limits.max_items)
         iv = _read_iv(request.iv, items, scheme)

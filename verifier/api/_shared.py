@@ -13,10 +13,19 @@ from verifier.errors import CapacityError, NotFoundError, RequestError
 from verifier.regions import Region
 from verifier.v1 import verifier_pb2 as pb
 
-__all__ = ["Held", "SharedLimits", "SharedRegions"]
+__all__ = ["Held", "SharedLimits", "SharedRegions", "refuse_shared"]
 
 _NOTHING = Given(memoryview(b""), memoryview(b""))
 _COLUMNS = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.columns.values()))
+
+
+def refuse_shared(name: str, column: pb.Column) -> None:
+    """For calls that take no regions. Raises RequestError: what is named there must not pass for an empty column."""
+    for field in ("shared_data", "shared_offsets"):
+        if column.HasField(field):
+            raise RequestError(
+                f"{name}.{field}", "not taken by this call: Verify, VerifyStream, Recover and Digest take regions"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from verifier.api._lift import KINDS, ColumnarRequest, Given, request_digest
 from verifier.api._schemes import Scheme, enum_name, enum_number, read_scheme, required
+from verifier.api._shared import refuse_shared
 from verifier.errors import NotServedError, RequestError
 from verifier.keys import (
     INDEX_BYTES,
@@ -137,6 +138,7 @@ class Requests:
         with a code that says so. None where the plugin cannot be asked that way. Raises RequestError, NotServedError.
         """
         items = self._items(request.items)
+        refuse_shared("keys", request.keys)
         asked = pb.Scheme(
             algorithm=request.algorithm,
             input_kind=pb.INPUT_KIND_DIGEST,
