@@ -12,6 +12,9 @@ os.environ.setdefault("VERIFIER_ADMIN__LISTEN", "[]")
 # Nor do they have a status page, but for those that name its address.
 os.environ.setdefault("VERIFIER_STATUS__LISTEN", "")
 
+# One process on any machine; those about front ends ask for them. Counters of front ends come a second late.
+os.environ.setdefault("VERIFIER_SERVER__PROCESSES", "1")
+
 # What plugins answer matters here, not how fast: the compilers are done in a third of the time.
 os.environ.setdefault("CXXFLAGS", "-O1")
 
