@@ -90,9 +90,9 @@ class _Writer:
         self._rows = {name: [] for name in SCHEMA.names}
         self._bytes = 0
 
-    def close(self) -> None:
+    def close(self, broken: str = "") -> None:
         self.flush()
-        self._file.add_key_value_metadata(with_calls(list(self.calls)))
+        self._file.add_key_value_metadata(with_calls(list(self.calls), broken))
         self._file.close()
 
 
@@ -100,7 +100,7 @@ def export(records: Iterable[Record], path: Path, *, group_rows: int = GROUP_ROW
     """Writes blocks to a Parquet file, which stands under its name only when it is complete.
 
     A row group has about `group_rows` rows, and whole blocks. Raises OSError; a source that breaks off is no error:
-    see `Exported.error`.
+    see `Exported.error`, which the file has too, so that what is missing is not taken for verified.
     """
     blocks = transactions = unverifiable = 0
     error = None
@@ -119,5 +119,5 @@ def export(records: Iterable[Record], path: Path, *, group_rows: int = GROUP_ROW
         except FormatError as problem:
             error = problem
         finally:
-            writer.close()
+            writer.close(str(error or ""))
     return Exported(blocks, transactions, writer.count, unverifiable, error)

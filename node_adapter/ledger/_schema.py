@@ -14,8 +14,9 @@ One row is one signature of a transaction together with one key that may have ma
 | check_signature, check_key | int32 | which signature of the check, which key; the keys' order is the rule's |
 | why | string | why the row cannot be verified; null where it can |
 
-The rows of a check stand in one row group. The file's metadata holds `verifier.ledger` (the version of this table)
-and `verifier.calls`, the list of calls in JSON. Pages carry checksums: a damaged page is an error, not a verdict.
+The rows of a check stand in one row group. The file's metadata holds `verifier.ledger` (the version of this table),
+`verifier.calls`, the list of calls in JSON, and, where the source broke off, `verifier.broken`: where and why. Pages
+carry checksums: a damaged page is an error, not a verdict.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import pyarrow as pa
 from node_adapter.errors import LedgerError
 from node_adapter.ledger._calls import Call
 
-__all__ = ["SCHEMA", "SCHEMA_VERSION", "read_calls", "with_calls"]
+__all__ = ["SCHEMA", "SCHEMA_VERSION", "broken_off", "read_calls", "with_calls"]
 
 SCHEMA_VERSION = 1
 
@@ -49,15 +50,21 @@ SCHEMA = pa.schema(
     ]
 )
 
-_VERSION_KEY, _CALLS_KEY = b"verifier.ledger", b"verifier.calls"
+_VERSION_KEY, _CALLS_KEY, _BROKEN_KEY = b"verifier.ledger", b"verifier.calls", b"verifier.broken"
 
 
-def with_calls(calls: Sequence[Call]) -> dict[str, str]:
-    """The file's metadata."""
-    return {
+def with_calls(calls: Sequence[Call], broken: str = "") -> dict[str, str]:
+    """The file's metadata. `broken`: where and why its source broke off."""
+    found = {
         _VERSION_KEY.decode(): str(SCHEMA_VERSION),
         _CALLS_KEY.decode(): json.dumps([call.as_json() for call in calls]),
     }
+    return found | ({_BROKEN_KEY.decode(): broken} if broken else {})
+
+
+def broken_off(metadata: dict[bytes, bytes]) -> str:
+    """Where and why a file's source broke off; "" where it did not."""
+    return metadata.get(_BROKEN_KEY, b"").decode(errors="replace")
 
 
 def read_calls(schema: Any, metadata: dict[bytes, bytes]) -> list[Call]:

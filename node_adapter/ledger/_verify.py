@@ -19,6 +19,7 @@ from node_adapter.ledger._engine import Engine, plugin_digests
 from node_adapter.ledger._files import file_digest
 from node_adapter.ledger._groups import open_ledger, verify_group
 from node_adapter.ledger._outcome import Outcome
+from node_adapter.ledger._schema import broken_off
 
 __all__ = ["Group", "Options", "Plan", "plan_dataset", "verify_dataset"]
 
@@ -42,7 +43,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a dataset holds, and the files of it that cannot be read."""
+    """What a dataset holds, and the files of it that cannot be read or are not whole."""
 
     groups: tuple[Group, ...]
     unreadable: tuple[Outcome, ...]
@@ -84,15 +85,15 @@ def plan_dataset(dataset: Path, on_file: Callable[[Path], None] = lambda _: None
     unreadable: list[Outcome] = []
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "ledger-plan") as pool:
         for path, found in zip(paths, pool.map(partial(_plan_file, dataset), paths), strict=True):
-            if isinstance(found, Outcome):
-                unreadable.append(found)
-            else:
-                groups += found
+            of_file, missing = found
+            groups += of_file
+            unreadable += missing
             on_file(path)
     return Plan(tuple(groups), tuple(unreadable))
 
 
-def _plan_file(dataset: Path, path: Path) -> list[Group] | Outcome:
+def _plan_file(dataset: Path, path: Path) -> tuple[list[Group], list[Outcome]]:
+    """Its row groups; and what says that it cannot be read, or that it is not all of its source."""
     name = str(path.relative_to(dataset)) if dataset.is_dir() else path.name
     digest = ""
     try:
@@ -101,9 +102,14 @@ def _plan_file(dataset: Path, path: Path) -> list[Group] | Outcome:
         file, calls = open_ledger(path)
         with file:
             sizes = [file.metadata.row_group(place).num_rows for place in range(file.num_row_groups)]
+            broken = broken_off(file.metadata.metadata or {})
     except (OSError, pa.ArrowException, LedgerError) as error:
-        return Outcome(name, digest, -1, error=f"{type(error).__name__}: {error}".splitlines()[0])
-    return [Group(path, name, digest, place, rows, tuple(calls), stamp) for place, rows in enumerate(sizes)]
+        return [], [Outcome(name, digest, -1, error=f"{type(error).__name__}: {error}".splitlines()[0])]
+    problem = f"its source broke off, and what follows is missing: {broken}"
+    return (
+        [Group(path, name, digest, place, rows, tuple(calls), stamp) for place, rows in enumerate(sizes)],
+        [Outcome(name, digest, -1, error=problem)] if broken else [],
+    )
 
 
 def _stamp(path: Path) -> Stamp:

@@ -12,7 +12,7 @@ from _records import RECOVER, SM2, sm2_blocks, unverifiable_block
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding
 from node_adapter.errors import FormatError, LedgerError
 from node_adapter.formats import Record, Signed
-from node_adapter.ledger import SCHEMA, Call, export
+from node_adapter.ledger import SCHEMA, Call, export, plan_dataset
 
 
 def test_every_value_of_every_signature_is_in_the_file(tmp_path):
@@ -67,6 +67,13 @@ def test_a_source_that_breaks_off_keeps_what_came_before(tmp_path):
     assert done.rows == 5
     assert str(done.error) == "at byte 77: the file ends here"
     assert pq.read_table(tmp_path / "ledger.parquet").num_rows == 5
+    # Who verifies the file is told, too: valid signatures are not the whole chain.
+    plan = plan_dataset(tmp_path / "ledger.parquet")
+    assert plan.rows == 5
+    (missing,) = plan.unreadable
+    assert missing.error == "its source broke off, and what follows is missing: at byte 77: the file ends here"
+    export(blocks, tmp_path / "ledger.parquet")
+    assert plan_dataset(tmp_path / "ledger.parquet").unreadable == ()
 
 
 def test_a_failed_export_leaves_the_old_file_and_nothing_else(tmp_path):

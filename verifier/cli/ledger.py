@@ -62,7 +62,8 @@ def export_(
 
     verifier ledger export --format ethereum --out ledger blocks-*.rlp
 
-    Ends with 0 when all files were read to their end. 2: one broke off; what came before is in the dataset.
+    Ends with 0 when all files were read to their end. 2: one broke off; what came before is in the dataset, and
+    `verify` says so, too.
     """
     if jobs > 1 and format_ is BlockFormat.bitcoin:
         raise typer.BadParameter(
