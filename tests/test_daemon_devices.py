@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verifier.daemon import devices_in_use
+from verifier.core import devices_in_use
 from verifier.drivers import list_devices
 
 

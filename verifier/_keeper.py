@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from verifier.api import Health
 from verifier.registry import InstanceStatus, Registry, State
 from verifier.scheduling import Scheduler, measure
 from verifier.telemetry import Metrics
@@ -24,9 +23,17 @@ _RESULTS = {State.ACTIVE: "active", State.FAILED: "failed", State.UNLOADED: "unl
 class Keeper:
     """Listens to workers and registry. The listeners only note that something changed; a thread does the rest."""
 
-    def __init__(self, fleet: Fleet, registry: Registry, health: Health, metrics: Metrics, *, measures: bool) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        registry: Registry,
+        served: Callable[[Mapping[str, Sequence[Worker]]], None],
+        metrics: Metrics,
+        *,
+        measures: bool,
+    ) -> None:
         self._registry = registry
-        self._health = health
+        self._served = served
         self._metrics = metrics
         self._measures = measures
         self._measured: set[int] = set()
@@ -78,7 +85,7 @@ class Keeper:
 
     def _refresh(self, scheduler: Scheduler) -> None:
         active = self._registry.active()
-        self._health.update({o.id: i.workers for i in active for o in i.manifest.operations if o.role == "call"})
+        self._served({o.id: i.workers for i in active for o in i.manifest.operations if o.role == "call"})
         scheduler.wake()
         if not self._measures:
             return

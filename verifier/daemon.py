@@ -13,7 +13,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,7 +22,7 @@ import structlog
 
 from verifier import __version__
 from verifier._front_door import FrontDoor
-from verifier._keeper import Keeper
+from verifier._listeners import Listeners
 from verifier._status_page import StatusPage
 from verifier.api import (
     CIPHER_SERVICE,
@@ -44,46 +43,22 @@ from verifier.api import (
     SharedLimits,
     SharedMemoryListener,
     SharedRegions,
-    Tls,
     VerifierService,
     split_address,
     tune_malloc,
 )
 from verifier.api.admin import admin_server, certificate_subject
 from verifier.config import Settings, default_admin_address, default_memory_address
-from verifier.drivers import probe_devices
-from verifier.errors import ConfigError, DeviceUnavailableError, VerifierError
-from verifier.keys import KeyScheduler, KeySetLimits, KeySets, KeyTables, Promotion, TableOptions, TableSize
-from verifier.registry import Registry, RegistryOptions, Watcher, load_all
-from verifier.scheduling import QueueLimits, Scheduler, SchedulingOptions
+from verifier.core import Core
+from verifier.errors import ConfigError
+from verifier.keys import KeySetLimits, KeySets
 from verifier.telemetry import Metrics, MetricsServer, open_tracing, set_up_logs
-from verifier.workers import Fleet, WorkerOptions
 
-__all__ = ["Daemon", "devices_in_use"]
+__all__ = ["Daemon"]
 
 _log = structlog.get_logger(__name__)
 
 _HEALTH_BYTES = 64 << 10  # of one message to the health listener
-
-
-def devices_in_use(use: Sequence[str]) -> list[str]:
-    """The devices that `use` names; "auto" stands for every GPU and the CPU.
-
-    Raises DeviceUnavailableError, saying what to install, where none can be used.
-    """
-    if "auto" not in use:
-        return list(dict.fromkeys(use))
-    found = probe_devices()
-    usable = [device.id for device in found if device.info is not None and device.compiler]
-    # Without a compiler only cached images run: better than nothing where there is nothing else.
-    usable = usable or [device.id for device in found if device.info is not None]
-    for device in found:
-        if device.id not in usable:
-            _log.info("device_left_out", device=device.id, problem=device.problem)
-    if not usable:
-        raise DeviceUnavailableError("; ".join(f"{device.id}: {device.problem}" for device in found))
-    rest = [name for name in use if name != "auto"]
-    return list(dict.fromkeys([*usable, *rest]))
 
 
 def _seconds(step: Callable[[], None]) -> float:
@@ -104,52 +79,15 @@ class Daemon:
         self.status_port: int | None = None
         self.memory_address: str | None = None
         self.start_s = 0.0
-        self._tls = self._checked_tls()
-        self._listener, self._health_listener, *others = self._listeners()
-        for listener in (self._listener, self._health_listener, *others):
-            listener.check()
-        self._check_admin()
+        self._listeners = Listeners.checked(settings, self.metrics.tls_files_read)
         self._health = Health()
         self._stop_lock = threading.Lock()
         self._report: dict[str, int] | None = None
         self._undo = contextlib.ExitStack()
-        self.fleet: Fleet
-        self.registry: Registry
-        self.scheduler: Scheduler
+        self.core = Core(settings, self.metrics, self._health.update)
         self.service: VerifierService
         self.ciphers: CipherService
         self._door: FrontDoor
-
-    def _checked_tls(self) -> Tls | None:
-        server = self.settings.server
-        if server.tls_certificate_file is None or server.tls_key_file is None:
-            return None
-        files = server.tls_certificate_file, server.tls_key_file, server.tls_client_ca_file
-        tls = Tls(*files, observer=self.metrics.tls_files_read)
-        tls.check()
-        return tls
-
-    def _check_admin(self) -> None:
-        for address in self.settings.admin.listen:
-            if address != "auto" and not address.startswith("unix:") and not self.settings.server.tls_client_ca_file:
-                raise ConfigError(
-                    f"admin.listen: {address}: without mutual TLS (server.tls_client_ca_file) only unix:/path is "
-                    "allowed: whoever may use it may load code"
-                )
-
-    def _listeners(self) -> tuple[Listener, ...]:
-        """For work, health, metrics and the status page."""
-        server, health = self.settings.server, self.settings.health
-        metrics, status = self.settings.metrics, self.settings.status
-        mode = int(server.socket_mode, 8)
-        return (
-            Listener("server.listen", server.listen, self._tls, server.insecure, mode),
-            Listener("health.listen", health.listen, None, health.insecure, mode),
-            Listener("metrics.listen", (metrics.listen,) if metrics.listen else (), None, metrics.insecure),
-            Listener(
-                "status.listen", () if status.listen in ("", "auto") else (status.listen,), None, status.insecure
-            ),
-        )
 
     def __enter__(self) -> Daemon:
         self.start()
@@ -189,8 +127,8 @@ class Daemon:
             metrics_port=self.metrics_port,
             status_port=self.status_port,
             shared_memory=self.memory_address,
-            devices=[worker.device_id for worker in self.fleet.workers],
-            plugins=[instance.label for instance in self.registry.active()],
+            devices=[worker.device_id for worker in self.core.fleet.workers],
+            plugins=[instance.label for instance in self.core.registry.active()],
             start_s=round(self.start_s, 3),
             steps_s=took,
         )
@@ -211,112 +149,42 @@ class Daemon:
         self._undo.callback(server.close)
 
     def _start_devices(self) -> None:
-        devices, scheduling, plugins = self.settings.devices, self.settings.scheduling, self.settings.plugins
-        keys = self.settings.keys
-        options = WorkerOptions(
-            slots=devices.slots,
-            slot_bytes=devices.slot_bytes,
-            streams=devices.streams,
-            drain_timeout_s=devices.drain_timeout_s,
-            batch_limit_s=devices.batch_limit_s,
-            item_limit_s=devices.item_limit_s,
-        )
-        per_device = {"cpu": replace(options, driver={"threads": devices.cpu_threads})} if devices.cpu_threads else {}
-        self.fleet = Fleet(devices_in_use(devices.use), options, per_device)
-        self.registry = Registry(
-            self.fleet,
-            RegistryOptions(
-                folders=plugins.folders,
-                trust=plugins.trust,
-                lock_files=plugins.lock_files,
-                public_keys=plugins.public_key_files,
-                cache=plugins.cache_folder,
-                audit=plugins.audit_file,
-                drain_timeout_s=plugins.drain_timeout_s,
-                keep_previous_s=plugins.keep_previous_s,
-                build_timeout_s=plugins.build_timeout_s,
-                selftest_timeout_s=plugins.selftest_timeout_s,
-                quarantine_faults=plugins.quarantine_faults,
-                quarantine_window_s=plugins.quarantine_window_s,
-                choices=plugins.choices,
-                tuned=plugins.tuned,
-                sized=TableSize(keys.enroll, keys.table_bytes, keys.window, keys.expected).tunables,
-            ),
-        )
-        self._undo.callback(self.fleet.close)
-        self._undo.callback(self.registry.close)
-        self._keeper = Keeper(self.fleet, self.registry, self._health, self.metrics, measures=scheduling.measure)
-        self.fleet.start()
-        self.scheduler = Scheduler(
-            self.fleet.workers,
-            self.registry.lease,
-            SchedulingOptions(
-                queue=QueueLimits(
-                    scheduling.queue_items, scheduling.queue_bytes, scheduling.queue_s, scheduling.caller_share
-                ),
-                batch_delay_s=scheduling.batch_delay_s,
-                launch_items=scheduling.launch_items,
-                launch_s=scheduling.launch_s,
-                launch_bytes=self.settings.server.max_batch_bytes,
-                launches_per_device=scheduling.launches_per_device,
-                retries=scheduling.retries,
-                unserved_wait_s=scheduling.unserved_wait_s,
-                table_devices=keys.devices,
-            ),
-            metrics=self.metrics,
-        )
-        self._undo.callback(self.scheduler.close)
-        for worker in self.fleet.workers:
-            worker.on_room = self.scheduler.wake
-        self._undo.callback(self._keeper.close)
-        self.scheduler.start()
+        self._undo.callback(self.core.close)
+        self.core.start_devices()
 
     def _load_plugins(self) -> None:
-        names = self.settings.plugins.load
-        outcomes = load_all(self.registry, None if names == ("auto",) else names)
-        failures = {name: error for name, error in outcomes.items() if isinstance(error, VerifierError)}
-        for name, error in failures.items():
-            _log.error("plugin_not_loaded", plugin=name, error=str(error))
-        if failures and len(failures) == len(outcomes):
-            raise next(iter(failures.values()))
-        self._keeper.start(self.scheduler)
-        if self.settings.plugins.watch:
-            watcher = Watcher(self.registry, self.settings.plugins.folders)
-            watcher.start()
-            self._undo.callback(watcher.close)
+        self.core.load_plugins()
 
     def _start_servers(self) -> None:
         server, keys = self.settings.server, self.settings.keys
-        tables = self._start_key_tables() if keys.enroll else None
-        promotion = Promotion(tables, keys.promote_after) if tables and keys.promote_after else None
         self.service = VerifierService(
-            KeyScheduler(self.scheduler, self.registry, tables, promotion),
-            self.registry,
+            self.core.named,
+            self.core.registry,
             KeySets(KeySetLimits(keys.max_sets, keys.max_bytes)),
             ServiceOptions(
                 limits=Limits(server.max_items, server.max_batch_bytes),
                 max_message_bytes=server.max_message_bytes,
                 calls=CallLimits(server.max_calls, server.max_streams, server.stream_in_flight),
-                preferred_items=self.scheduler.preferred_items,
+                preferred_items=self.core.scheduler.preferred_items,
             ),
             self.metrics,
             self._shared_regions(),
-            key_tables=tables,
+            key_tables=self.core.tables,
         )
         self.ciphers = self._cipher_service()
         if self.settings.health.listen:
-            health = self._server(self._health_listener, self._add_health, 2, 1024, _HEALTH_BYTES)
+            health = self._server(self._listeners.health, self._add_health, 2, 1024, _HEALTH_BYTES)
             self.health_addresses = health.addresses
         for address in self.settings.admin.listen:
             self._open_admin(address)
         self._door = FrontDoor(
             self.settings,
-            self._listener,
+            self._listeners.work,
             self.service.operations,
             self._add_work,
             self._interceptor(),
             self.metrics,
-            self.fleet.unmap,
+            self.core.fleet.unmap,
             self._denied,
         )
         self._undo.callback(self._door.close)
@@ -324,14 +192,6 @@ class Daemon:
             self._health.mirror(self._door.front_ends.served)
         self._door.start()
         self.addresses = self._door.addresses
-
-    def _start_key_tables(self) -> KeyTables:
-        tables = KeyTables(self.registry, TableOptions(self.settings.keys.devices))
-        self.fleet.on_state(lambda _: tables.wake())
-        self.metrics.watch_key_tables(tables.stats)
-        self._undo.callback(tables.close)
-        tables.start()
-        return tables
 
     def _shared_regions(self) -> SharedRegions:
         settings = self.settings.shared_memory
@@ -343,7 +203,7 @@ class Daemon:
             Path(address.removeprefix("unix:")),
             int(settings.socket_mode, 8),
             regions,
-            lambda region: self.fleet.unmap(region.id),
+            lambda region: self.core.fleet.unmap(region.id),
         )
         self._undo.callback(listener.close)
         self.memory_address = listener.address
@@ -362,14 +222,19 @@ class Daemon:
             stream_held_bytes=cipher.stream_held_bytes,
             held_bytes=cipher.held_bytes,
         )
-        return CipherService(self.scheduler, self.registry, keys, options, self.metrics)
+        return CipherService(self.core.scheduler, self.core.registry, keys, options, self.metrics)
 
     def _start_status_page(self) -> None:
         status = self.settings.status
         if not status.listen:
             return
         page = StatusPage(
-            self.fleet, self.registry, self.scheduler, self.metrics, self.addresses, lambda: self._health.state
+            self.core.fleet,
+            self.core.registry,
+            self.core.scheduler,
+            self.metrics,
+            self.addresses,
+            lambda: self._health.state,
         )
         self.status_port = page.open(status.listen, any_host=status.insecure)
         self._undo.callback(page.close)
@@ -393,13 +258,13 @@ class Daemon:
         mode = int(self.settings.admin.socket_mode, 8)
         if address.startswith("unix:"):
             interceptors = [self._interceptor(admin_socket=True)]
-            return admin_server(self.registry, address, socket_mode=mode, interceptors=interceptors)
-        if self._tls is None or self._tls.client_ca_file is None:
-            return admin_server(self.registry, address)  # which says what is missing
+            return admin_server(self.core.registry, address, socket_mode=mode, interceptors=interceptors)
+        if self._listeners.tls is None or self._listeners.tls.client_ca_file is None:
+            return admin_server(self.core.registry, address)  # which says what is missing
         return admin_server(
-            self.registry,
+            self.core.registry,
             address,
-            credentials=self._tls.credentials(),
+            credentials=self._listeners.tls.credentials(),
             actor=certificate_subject,
             interceptors=[self._interceptor()],
         )
@@ -414,7 +279,7 @@ class Daemon:
         self._denied(denial.caller, denial.method, str(denial.role))
 
     def _denied(self, caller: str, method: str, role: str) -> None:
-        self.registry.denied(caller, method, f"needs the role {role}")
+        self.core.registry.denied(caller, method, f"needs the role {role}")
 
     def _server(
         self,
@@ -461,11 +326,11 @@ class Daemon:
         drain_s = self.settings.server.drain_s
         begun = time.monotonic()
         self._health.stopping()
-        in_flight = {plugin: held.requests for plugin, held in self.scheduler.held().items()}
+        in_flight = {plugin: held.requests for plugin, held in self.core.scheduler.held().items()}
         _log.info("draining", in_flight=in_flight, at_most_s=drain_s)
         self.service.streams.drain()
         self.ciphers.streams.drain()
-        left = self._door.drain(drain_s, self.scheduler.drain)
+        left: dict[str, int] = self._door.drain(drain_s, self.core.scheduler.drain)
         self._undo.close()
         self._health.close()
         _log.info("stopped", unfinished=left, took_s=round(time.monotonic() - begun, 3))

@@ -8,17 +8,20 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
 
+import structlog
+
 from node_adapter.client import Priority
 from node_adapter.client._columns import Column
 from node_adapter.ledger._calls import Call
 from verifier.api.requests import Limits, Requests
 from verifier.config import load_settings
-from verifier.daemon import Daemon
+from verifier.core import Core
 from verifier.errors import CapacityError
 from verifier.keys import KeySetLimits, KeySets
 from verifier.manifest import load_manifest
 from verifier.model import BatchResult
 from verifier.registry import find_source, plugin_paths, shipped_folder
+from verifier.telemetry import set_up_logs
 from verifier.v1 import verifier_pb2 as pb
 
 __all__ = ["Engine", "plugin_digests"]
@@ -45,43 +48,39 @@ class Engine:
     """Use it in a with statement. `threads` bounds the CPU's threads; None takes all cores."""
 
     def __init__(self, devices: Sequence[str], plugins: Sequence[str], *, threads: int | None = None) -> None:
-        self._daemon = Daemon(
+        self._core = Core(
             load_settings(
                 overrides={
-                    "server": {"listen": ["127.0.0.1:0"], "processes": 1},
-                    "health": {"listen": ["127.0.0.1:0"]},
-                    "metrics": {"listen": ""},
-                    "status": {"listen": ""},
-                    "admin": {"listen": []},
                     "devices": {"use": list(devices)} | ({"cpu_threads": threads} if threads else {}),
                     "plugins": {"load": list(plugins)},
-                    "log": {"level": "warning"},
                 }
             )
         )
         self._requests: Requests
 
     def __enter__(self) -> Self:
-        self._daemon.start()
+        if not structlog.is_configured():
+            set_up_logs("warning", "console")  # in an actor of a cluster
+        self._core.start()
         limits = Limits(MAX_ITEMS, 2 * MAX_BYTES)
-        self._requests = Requests(self._daemon.registry, limits, KeySets(KeySetLimits()))
+        self._requests = Requests(self._core.registry, limits, KeySets(KeySetLimits()))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._daemon.stop()
+        self._core.close()
 
     @property
     def devices(self) -> tuple[str, ...]:
         """The devices in use."""
-        return tuple(worker.device_id for worker in self._daemon.fleet.workers)
+        return tuple(worker.device_id for worker in self._core.fleet.workers)
 
     def plugins(self, calls: Iterable[Call]) -> dict[str, str]:
         """Digests of the plugins that serve these calls, by name. Raises NotServedError."""
         found = {}
         for call in calls:
-            instance = self._daemon.registry.resolve(call.operation, call.scheme.algorithm.name).instance
+            instance = self._core.registry.resolve(call.operation, call.scheme.algorithm.name).instance
             found[instance.plugin] = instance.digest
         return found
 
@@ -99,8 +98,6 @@ class Engine:
             prepared = self._requests.verify(pb.VerifyRequest(**fields))
         while True:
             try:
-                return self._daemon.service.scheduler.submit(
-                    prepared.batch, priority=prepared.priority, caller="ledger"
-                )
+                return self._core.named.submit(prepared.batch, priority=prepared.priority, caller="ledger")
             except CapacityError as full:
                 time.sleep(full.retry_after_s)

@@ -58,14 +58,14 @@ def running_daemon(devices: list[str]) -> Iterator[Daemon]:
 
 def daemon_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], runs: int) -> Iterator[Record]:
     """Latency of one batch at a time in the daemon's process."""
-    resolved = daemon.registry.resolve("verify", ALGORITHM)
+    resolved = daemon.core.registry.resolve("verify", ALGORITHM)
     for items in sizes:
         made = make_signatures(ALGORITHM, items, fault_share=0.01)
         columns = columns_of(made)
         batch = Batch(resolved.key({}), items, tuple(columns[name] for name in resolved.operation.inputs))
 
         def once(batch: Batch = batch, made: SignatureSet = made) -> None:
-            result = daemon.scheduler.submit(batch, caller="bench").result()
+            result = daemon.core.scheduler.submit(batch, caller="bench").result()
             _check_bits(result.valid, made)
 
         yield _latency(once, info, items, runs, "daemon", ())
