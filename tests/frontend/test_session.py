@@ -4,10 +4,11 @@ import socket
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 
+import numpy as np
 import pytest
 
 from verifier.errors import RequestError
-from verifier.frontend._messages import Call, Cancel, Channel, FromCore, FromFrontEnd
+from verifier.frontend._messages import Call, Cancel, Channel, FromCore, FromFrontEnd, Span
 from verifier.frontend._session import Session
 from verifier.regions import Region
 from verifier.v1 import verifier_pb2 as pb
@@ -31,10 +32,12 @@ class Operations:
 
     def __init__(self):
         self.accepted = []
+        self.requests = []
 
     def submit(self, rpc, request, *, deadline, caller, released):
         if request.items == 0:
             raise RequestError("items", "0; a batch has 1 or more")
+        self.requests.append(request)
         self.accepted.append(Accepted(released))
         return self.accepted[-1]
 
@@ -54,9 +57,9 @@ class FrontEnd:
         )
         self.session.start()
 
-    def call(self, number, items=1):
+    def call(self, number, items=1, spans=()):
         message = pb.VerifyRequest(items=items).SerializeToString()
-        self.channel.send(Call(number, "Verify", message, (), 0, 64, None, "caller"))
+        self.channel.send(Call(number, "Verify", message, spans, 0, 64, None, "caller"))
 
     def cancel(self, number):
         self.channel.send(Cancel(number))
@@ -120,3 +123,17 @@ def test_a_call_that_is_cancelled_between_its_columns_and_its_result_is_answered
     assert accepted.future.cancelled()
     front_end.settle()
     assert front_end.session.open_calls == 0
+
+
+def test_offsets_that_a_front_end_changes_later_are_those_that_were_checked(front_end):
+    offsets = np.array([0, 10, 32], "<u4").view(np.uint8)
+    front_end.region.memory[64:76] = offsets
+    front_end.call(1, items=2, spans=(Span("signature", 0, 32, 64, 12),))
+    front_end.settle()
+    front_end.region.memory[64:76] = 0xFF
+    (request,) = front_end.operations.requests
+    assert bytes(request.signature.offsets) == offsets.tobytes()
+    (accepted,) = front_end.operations.accepted
+    accepted.released()
+    accepted.future.set_result(b"done")
+    assert front_end.receive().id == 1

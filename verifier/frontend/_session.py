@@ -134,7 +134,10 @@ class Session:
         columns = {}
         for span in call.spans:
             data = self._bytes(span.data, span.data_bytes)
-            columns[span.name] = Given(data, self._bytes(span.offsets, span.offsets_bytes), self._region)
+            # A copy, made before they are checked: kernels follow them, and whoever has taken a front end over may
+            # change what lies in its region at any time. Indices of keys are copied where they are read.
+            offsets = memoryview(self._bytes(span.offsets, span.offsets_bytes).tobytes())
+            columns[span.name] = Given(data, offsets, self._region)
         message: Any = kind.message()
         message.MergeFromString(call.message)
         return ColumnarRequest(message, columns, call.digest)
