@@ -208,11 +208,17 @@ class CipherSettings(_Section):
     """Block ciphers under keys that the daemon holds."""
 
     max_keys: int = Field(default=65536, ge=1, le=1 << 20)
+    max_keys_a_caller: int | None = Field(default=None, ge=1)  # absent: a quarter of max_keys
     max_calls: int = Field(default=32, ge=1, le=4096)  # unary calls handled at once
     max_streams: int = Field(default=32, ge=1, le=4096)
     delete_wait_s: float = Field(default=10.0, ge=0)  # how long deleting a key waits for calls that have it
     stream_held_bytes: int = Field(default=16 * _MIB, ge=0)  # of one message that a stream decrypts in GCM
     held_bytes: int = Field(default=256 * _MIB, ge=0)  # of all of them together
+
+    @property
+    def caller_keys(self) -> int:
+        """Keys that one caller may have."""
+        return self.max_keys_a_caller or max(self.max_keys // 4, 1)
 
 
 class LogSettings(_Section):

@@ -211,7 +211,7 @@ class Daemon:
 
     def _cipher_service(self) -> CipherService:
         server, cipher = self.settings.server, self.settings.cipher
-        keys = CipherKeys(cipher.max_keys)
+        keys = CipherKeys(cipher.max_keys, cipher.caller_keys)
         self._undo.callback(keys.close)
         options = CipherOptions(
             limits=Limits(server.max_items, server.max_batch_bytes),

@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 import pytest
 
+from verifier._settings import CipherSettings
 from verifier.api import CipherKeys, status_of
 from verifier.errors import CapacityError, KeyInUseError, NotFoundError, RequestError
 from verifier.model import BatchKey
@@ -143,6 +144,38 @@ def test_a_full_store_says_which_setting(keys):
     assert again != handles[3], "a row's next key has another handle"
     with pytest.raises(NotFoundError):
         keys.use("key", [handles[3]], "AES", "")
+
+
+def test_a_caller_with_its_share_of_keys_leaves_room_for_others():
+    keys = CipherKeys(8, 2)
+    first = [keys.create("AES", KEY, "a") for _ in range(2)]
+    with pytest.raises(CapacityError, match=r"this caller has 2 keys.*cipher\.max_keys_a_caller"):
+        keys.create("AES", KEY, "a")
+    keys.create("AES", KEY, "b")
+    held = keys.use("key", first[:1], "AES", "a")
+    with pytest.raises(KeyInUseError):
+        keys.delete(first[0], "a", 0.0)
+    with pytest.raises(CapacityError, match="this caller has 2 keys"):
+        keys.create("AES", KEY, "a")  # a key that is in use yet takes room
+    held.release()
+    keys.create("AES", KEY, "a")
+
+
+def test_whoever_has_no_keys_is_forgotten(keys):
+    for number in range(100):
+        keys.delete(keys.create("AES", KEY, f"caller {number}"), f"caller {number}")
+    handle = keys.create("AES", KEY, "a")
+    keys.delete(keys.create("AES", KEY, "a"), "a")
+    assert list(keys._owner_numbers) == ["a"]
+    with pytest.raises(NotFoundError):
+        keys.use("key", [handle], "AES", "caller 0")
+    keys.use("key", [handle], "AES", "a").release()
+
+
+def test_a_caller_has_a_quarter_of_the_store_unless_it_is_told_otherwise():
+    assert CipherSettings().caller_keys == 16384
+    assert CipherSettings(max_keys=3).caller_keys == 1
+    assert CipherSettings(max_keys_a_caller=7).caller_keys == 7
 
 
 def test_many_threads_at_once(keys):

@@ -19,7 +19,7 @@ def cipher_daemon(tmp_path_factory):
         tmp_path_factory.mktemp("ciphers"),
         ["aes", "kuznyechik", "hight"],
         "log.level=debug",
-        "cipher.max_keys=512",
+        "cipher.max_keys_a_caller=512",
         "cipher.stream_held_bytes=1048576",
         "cipher.held_bytes=1572864",
         cache=None,

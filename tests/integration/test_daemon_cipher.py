@@ -265,14 +265,16 @@ def test_statuses(client, aes):
         client.encrypt(handle, CipherScheme(CipherAlgorithm.AES, CipherMode.ECB), bytes(17))
 
 
-def test_a_full_store_is_told_with_a_time_to_come_again(client):
+def test_a_full_share_of_the_store_is_told_with_a_time_to_come_again(client):
     made = []
 
     def fill() -> None:
         while True:
             made.append(client.create_key(CipherAlgorithm.AES, bytes(16)))
 
-    with pytest.raises(CapacityError, match=r"512 keys are held, which is the limit \(cipher\.max_keys\)"):
+    with pytest.raises(
+        CapacityError, match=r"this caller has 512 keys, which is its limit \(cipher\.max_keys_a_caller\)"
+    ):
         fill()
     for handle in made:
         client.delete_key(handle)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import mmap
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
@@ -66,8 +68,10 @@ class CipherKeys:
     A handle is random but for its last bits, which are the key's row: one from before a restart names nobody's key.
     """
 
-    def __init__(self, max_keys: int) -> None:
+    def __init__(self, max_keys: int, max_keys_a_caller: int | None = None) -> None:
+        """`max_keys_a_caller`: of one owner; None: all of them."""
         self._max = max_keys
+        self._max_a_caller = max_keys_a_caller or max_keys
         self._rows = _private_memory(max_keys * _ROW_BYTES).reshape(max_keys, _ROW_BYTES)
         self._sizes = np.zeros(max_keys, np.int64)
         self._handles = np.zeros(max_keys, np.uint64)  # 0: free, or deleted and still in use
@@ -77,12 +81,19 @@ class CipherKeys:
         self._leaving = np.zeros(max_keys, np.bool_)
         self._free = list(range(max_keys - 1, -1, -1))
         self._constants: dict[int, Secret] = {}
-        self._owner_numbers: dict[str, int] = {}
+        self._owner_numbers: dict[str, int] = {}  # of those who have keys
+        self._next_owner = itertools.count()
+        self._owned: Counter[str] = Counter()  # their keys, those included that are deleted and still in use
+        self._owner_of: dict[int, str] = {}  # by row
         self._changed = threading.Condition()
 
     def create(self, algorithm: str, key: bytes, owner: str) -> int:
         """Keeps a copy of a key whose length was checked, and returns its handle. Raises CapacityError."""
         with self._changed:
+            owned = self._owned[owner]
+            if owned >= self._max_a_caller:
+                problem = f"this caller has {owned} keys, which is its limit (cipher.max_keys_a_caller): delete some"
+                raise CapacityError(problem, 1.0)
             if not self._free:
                 raise CapacityError(f"{self._max} keys are held, which is the limit (cipher.max_keys)", 1.0)
             row = self._free.pop()
@@ -92,7 +103,11 @@ class CipherKeys:
             self._rows[row, : len(key)] = np.frombuffer(key, np.uint8)
             self._sizes[row] = len(key)
             self._algorithms[row] = _ALGORITHMS.index(algorithm)
-            self._owners[row] = self._owner_numbers.setdefault(owner, len(self._owner_numbers))
+            if owner not in self._owner_numbers:
+                self._owner_numbers[owner] = next(self._next_owner)
+            self._owners[row] = self._owner_numbers[owner]
+            self._owner_of[row] = owner
+            self._owned[owner] += 1
             self._handles[row] = handle
             return handle
 
@@ -177,7 +192,14 @@ class CipherKeys:
             secret.wipe()
         self._leaving[row] = False
         self._free.append(row)
+        self._disown(row)
         self._changed.notify_all()
+
+    def _disown(self, row: int) -> None:
+        owner = self._owner_of.pop(row)
+        self._owned[owner] -= 1
+        if not self._owned[owner]:
+            del self._owned[owner], self._owner_numbers[owner]
 
 
 class _Held:
