@@ -131,3 +131,12 @@ def test_opening_one_listener_opens_no_other(section):
 def test_an_admin_port_needs_mutual_tls_however_local_it_is():
     with pytest.raises(ConfigError, match=r"admin\.listen: 127\.0\.0\.1:1: without mutual TLS"):
         Daemon(load_settings(overrides={"admin": {"listen": ["127.0.0.1:1"]}}))
+
+
+def test_a_call_that_claims_more_items_than_any_may_have_owes_no_more_than_the_most():
+    settings = {"server": {"max_items": 2000}, "rates": {"verify_items_per_s": 1000}}
+    access = Access.from_settings(load_settings(None, settings))
+    peer = access.check(VERIFY, Context())
+    access.charge(VERIFY, peer, (1 << 32) - 1)
+    wait = access.wait_s(VERIFY, peer, 1000)
+    assert 0 < wait <= 2.0, "1000 of the burst were taken, and 1000 are owed"

@@ -79,7 +79,7 @@ class Access:
             Roles({Role.VERIFY: roles.verify, Role.CIPHER: roles.cipher, Role.ADMIN: roles.admin}, without),
             Rates(
                 {
-                    Role.VERIFY: Rate(rates.verify_calls_per_s, rates.verify_items_per_s),
+                    Role.VERIFY: Rate(rates.verify_calls_per_s, rates.verify_items_per_s, settings.server.max_items),
                     Role.CIPHER: Rate(rates.cipher_calls_per_s, rates.cipher_bytes_per_s),
                     Role.ADMIN: Rate(rates.admin_calls_per_s),
                 },

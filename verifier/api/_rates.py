@@ -6,6 +6,7 @@ costs more than a bucket can ever hold passes alone, and what it took too much i
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -26,6 +27,7 @@ class Rate:
 
     calls_per_s: float | None = None
     size_per_s: float | None = None  # items; of ciphers bytes
+    most_size: float = math.inf  # of one call: what it claims beyond is refused later, and must not be owed here
 
     @property
     def limits_nothing(self) -> bool:
@@ -74,7 +76,8 @@ class Rates:
         with self._lock:
             now = self._clock()
             buckets = self._buckets(role, caller, rate, now)
-            costs = [(bucket, cost) for bucket, cost in zip(buckets, (1, size), strict=True) if bucket is not None]
+            claims = (1, min(size, rate.most_size))
+            costs = [(bucket, cost) for bucket, cost in zip(buckets, claims, strict=True) if bucket is not None]
             wait = max(bucket.wait_s(cost, now) for bucket, cost in costs)
             if wait <= 0:
                 for bucket, cost in costs:
