@@ -130,6 +130,7 @@ class SharedMemorySettings(_Section):
     socket_mode: SocketMode = "0660"
     max_regions: int = Field(default=64, ge=1, le=4096)
     max_bytes: int = Field(default=4 << 30, ge=4096)  # of all regions together
+    user_share: float = Field(default=0.5, gt=0, le=1)  # of either bound, for one user of this host
 
 
 class DeviceSettings(_Section):

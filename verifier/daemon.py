@@ -197,7 +197,8 @@ class Daemon:
         settings = self.settings.shared_memory
         if not settings.enabled:
             return SharedRegions()
-        regions = SharedRegions(SharedLimits(settings.max_regions, settings.max_bytes), self.metrics.shared_memory)
+        limits = SharedLimits(settings.max_regions, settings.max_bytes, settings.user_share)
+        regions = SharedRegions(limits, self.metrics.shared_memory)
         address = default_memory_address() if settings.listen == "auto" else settings.listen
         listener = SharedMemoryListener(
             Path(address.removeprefix("unix:")),

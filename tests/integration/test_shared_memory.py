@@ -46,8 +46,9 @@ def settings(tmp_path) -> tuple[str, ...]:
     return (
         "shared_memory.enabled=true",
         f"shared_memory.listen=unix:{tmp_path}/memory.sock",
-        "shared_memory.max_regions=3",
-        f"shared_memory.max_bytes={4 * MEMORY}",
+        "shared_memory.max_regions=6",
+        f"shared_memory.max_bytes={8 * MEMORY}",
+        "shared_memory.user_share=0.5",
     )
 
 
@@ -186,7 +187,7 @@ def test_regions_are_bounded_in_number_and_bytes(daemon, address):
     full = registrar.ask((fds[3],), register_bytes=MEMORY)
     assert (full.code, full.message) == (
         grpc.StatusCode.RESOURCE_EXHAUSTED.value[0],
-        "3 regions are registered, which is the limit",
+        "this user's 3 regions are registered, which is the limit",
     )
     assert registrar.ask(unregister_region=kept[0]).code == 0
     big = memfd(4 * MEMORY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import threading
@@ -34,6 +35,19 @@ class SharedLimits:
 
     regions: int = 0
     bytes: int = 0  # of all regions together
+    user_share: float = 1.0  # of either bound, for one user
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What is registered; retired regions that batches still use included."""
+
+    regions: int = 0
+    bytes: int = 0
+
+    def add(self, nbytes: int, sign: int = 1) -> None:
+        self.regions += sign
+        self.bytes += sign * nbytes
 
 
 class Held:
@@ -72,18 +86,32 @@ class SharedRegions:
         self._changed = changed
         self._lock = threading.Lock()
         self._regions: dict[int, Region] = {}
-        self._bytes = 0  # retired regions that batches still use included
-        self._count = 0
+        self._taken = _Taken()
+        self._by_user: dict[int, _Taken] = {}
 
-    def check_room(self, nbytes: int) -> None:
-        """Raises CapacityError where no region of this size can be registered now."""
-        if self._count >= self._limits.regions:
-            raise CapacityError(f"{self._count} regions are registered, which is the limit", 1.0)
-        if self._bytes + nbytes > self._limits.bytes:
-            raise CapacityError(f"{self._bytes} of {self._limits.bytes} bytes of regions are taken", 1.0)
+    def check_room(self, nbytes: int, uid: int) -> None:
+        """Raises CapacityError where the user `uid` cannot register a region of this size now."""
+        share = self._limits.user_share
+        for whose, taken, part in (("", self._taken, 1.0), ("this user's ", self._of(uid), share)):
+            regions, most = math.ceil(self._limits.regions * part), int(self._limits.bytes * part)
+            if taken.regions >= regions:
+                raise CapacityError(f"{whose}{taken.regions} regions are registered, which is the limit", 1.0)
+            if taken.bytes + nbytes > most:
+                raise CapacityError(f"{whose}{taken.bytes} of {most} bytes of regions are taken", 1.0)
 
-    def add(self, fd: int, nbytes: int, on_gone: Callable[[Region], None]) -> int:
-        """Registers memory and returns its handle; takes `fd` over. Raises CapacityError, OSError.
+    def _of(self, uid: int) -> _Taken:
+        return self._by_user.get(uid) or _Taken()
+
+    def _count(self, uid: int, nbytes: int, sign: int = 1) -> None:
+        own = self._by_user.setdefault(uid, _Taken())
+        for taken in (self._taken, own):
+            taken.add(nbytes, sign)
+        if not own.regions:
+            del self._by_user[uid]
+        self._changed(*self.sizes())
+
+    def add(self, fd: int, nbytes: int, uid: int, on_gone: Callable[[Region], None]) -> int:
+        """Registers memory of the user `uid` and returns its handle; takes `fd` over. Raises CapacityError, OSError.
 
         `on_gone` is called when it is unregistered and no batch uses it any more.
         """
@@ -91,22 +119,18 @@ class SharedRegions:
         def gone(region: Region) -> None:
             on_gone(region)
             with self._lock:
-                self._bytes -= region.nbytes
-                self._count -= 1
-                self._changed(self._count, self._bytes)
+                self._count(uid, region.nbytes, -1)
 
         with self._lock:
             try:
-                self.check_room(nbytes)
+                self.check_room(nbytes, uid)
             except CapacityError:
                 os.close(fd)
                 raise
             region = Region(fd, nbytes, changeable=True, on_gone=gone)
             handle = secrets.randbits(63) | 1
             self._regions[handle] = region
-            self._bytes += nbytes
-            self._count += 1
-            self._changed(self._count, self._bytes)
+            self._count(uid, nbytes)
             return handle
 
     def remove(self, handle: int) -> None:
@@ -119,7 +143,7 @@ class SharedRegions:
 
     def sizes(self) -> tuple[int, int]:
         """How many there are, and their bytes; those that batches still use included."""
-        return self._count, self._bytes
+        return self._taken.regions, self._taken.bytes
 
     def hold(self, request: ColumnarRequest) -> tuple[ColumnarRequest, Held]:
         """The request with the columns that it names in regions in their place, and those regions, held.

@@ -34,6 +34,7 @@ _log = structlog.get_logger(__name__)
 _MOST_MESSAGE_BYTES = 256
 _MESSAGE_S = 10.0  # for the rest of a message that has begun
 _CONNECTIONS = 256
+_USER_CONNECTIONS = 128
 _TMPFS_MAGIC = 0x01021994
 
 
@@ -72,7 +73,7 @@ class SharedMemoryListener:
         self._on_gone = on_gone
         self._path = path
         self._lock = threading.Lock()
-        self._connections: set[socket.socket] = set()
+        self._connections: dict[socket.socket, int] = {}  # and their users
         self._closing = False
         self._socket = socket.socket(socket.AF_UNIX)
         try:
@@ -113,18 +114,20 @@ class SharedMemoryListener:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
+            _, uid, _ = _peer(connection)
             with self._lock:
-                refused = self._closing or len(self._connections) >= _CONNECTIONS
+                users = list(self._connections.values())
+                full = len(users) >= _CONNECTIONS or users.count(uid) >= _USER_CONNECTIONS
+                refused = self._closing or full
                 if not refused:
-                    self._connections.add(connection)
+                    self._connections[connection] = uid
             if refused:
                 connection.close()
             else:
                 threading.Thread(target=self._serve, args=(connection,), name="shared memory", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        pid, uid, _ = struct.unpack("3i", peer)
+        pid, uid, _ = _peer(connection)
         mine: set[int] = set()
         try:
             while (received := _receive(connection)) is not None:
@@ -136,7 +139,7 @@ class SharedMemoryListener:
             for handle in mine:
                 self._regions.remove(handle)
             with self._lock:
-                self._connections.discard(connection)
+                self._connections.pop(connection, None)
             connection.close()
 
     def _answer(
@@ -164,12 +167,18 @@ class SharedMemoryListener:
         if not fds:
             raise RequestError("register_bytes", "no descriptor came with the first byte of the request")
         check_memory(fds[0], nbytes, uid)
-        self._regions.check_room(nbytes)
+        self._regions.check_room(nbytes, uid)
         try:
-            return self._regions.add(os.dup(fds[0]), nbytes, self._on_gone)
+            return self._regions.add(os.dup(fds[0]), nbytes, uid, self._on_gone)
         except OSError as error:
             _log.error("region_not_mapped", nbytes=nbytes, error=str(error))
             raise CapacityError(f"{nbytes} bytes cannot be mapped now", 1.0) from None
+
+
+def _peer(connection: socket.socket) -> tuple[int, int, int]:
+    """Process, user and group of who connected."""
+    pid, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid, gid
 
 
 def _receive(connection: socket.socket) -> tuple[pb.SharedMemoryRequest, list[int]] | None:

@@ -1,0 +1,74 @@
+"""One user of the host does not take all that clients may register."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from verifier.api import SharedLimits, SharedRegions, _shared_listener
+from verifier.api._shared_listener import SharedMemoryListener
+from verifier.errors import CapacityError
+
+PAGE = 4096
+
+
+@pytest.fixture
+def regions():
+    return SharedRegions(SharedLimits(4, 8 * PAGE, user_share=0.5))
+
+
+def add(regions: SharedRegions, uid: int, nbytes: int = PAGE) -> int:
+    fd = os.memfd_create("test", os.MFD_CLOEXEC)
+    os.ftruncate(fd, nbytes)
+    return regions.add(fd, nbytes, uid, lambda _region: None)
+
+
+def test_a_user_with_its_share_of_regions_leaves_room_for_others(regions):
+    first = add(regions, 1000)
+    add(regions, 1000)
+    with pytest.raises(CapacityError, match="this user's 2 regions are registered, which is the limit"):
+        add(regions, 1000)
+    add(regions, 1001)
+    regions.remove(first)
+    add(regions, 1000)
+
+
+def test_a_user_with_its_share_of_bytes_leaves_room_for_others(regions):
+    held = add(regions, 1000, 3 * PAGE)
+    with pytest.raises(CapacityError, match=f"this user's {3 * PAGE} of {4 * PAGE} bytes of regions are taken"):
+        add(regions, 1000, 2 * PAGE)
+    add(regions, 1001, 2 * PAGE)
+    regions.remove(held)
+    add(regions, 1000, 2 * PAGE)
+    assert regions.sizes() == (2, 4 * PAGE)
+
+
+def test_a_user_with_its_share_of_connections_leaves_room_for_others(tmp_path, regions, monkeypatch):
+    monkeypatch.setattr(_shared_listener, "_USER_CONNECTIONS", 2)
+    users = iter((1000, 1000, 1000, 1001))
+    asked: dict[socket.socket, int] = {}
+
+    def peer(connection: socket.socket) -> tuple[int, int, int]:
+        """There is one user here; each connection is another's by turns."""
+        if connection not in asked:
+            asked[connection] = next(users)
+        return 1, asked[connection], 1
+
+    monkeypatch.setattr(_shared_listener, "_peer", peer)
+    listener = SharedMemoryListener(tmp_path / "memory.sock", 0o600, regions, lambda _region: None)
+    connections = []
+    for _ in range(4):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(10)
+        connection.connect(str(tmp_path / "memory.sock"))
+        connections.append(connection)
+    assert connections[2].recv(1) == b"", "the third of the first user is closed"
+    # An answer shows that a connection is served: a request of no region is refused, and not cut off.
+    for served in (0, 1, 3):
+        connections[served].sendall(b"\x00\x00\x00\x00")
+        assert connections[served].recv(4)
+    for connection in connections:
+        connection.close()
+    listener.close()
