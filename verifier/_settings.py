@@ -130,7 +130,9 @@ class SharedMemorySettings(_Section):
     socket_mode: SocketMode = "0660"
     max_regions: int = Field(default=64, ge=1, le=4096)
     max_bytes: int = Field(default=4 << 30, ge=4096)  # of all regions together
-    user_share: float = Field(default=0.5, gt=0, le=1)  # of either bound, for one user of this host
+    # Of one region: a GPU's worker page-locks it whole between two batches, within their time limit.
+    max_region_bytes: int = Field(default=1 << 30, ge=4096)
+    user_share: float = Field(default=0.5, gt=0, le=1)  # of the first two bounds, for one user of this host
 
 
 class DeviceSettings(_Section):

@@ -197,7 +197,9 @@ class Daemon:
         settings = self.settings.shared_memory
         if not settings.enabled:
             return SharedRegions()
-        limits = SharedLimits(settings.max_regions, settings.max_bytes, settings.user_share)
+        limits = SharedLimits(
+            settings.max_regions, settings.max_bytes, settings.max_region_bytes, settings.user_share
+        )
         regions = SharedRegions(limits, self.metrics.shared_memory)
         address = default_memory_address() if settings.listen == "auto" else settings.listen
         listener = SharedMemoryListener(

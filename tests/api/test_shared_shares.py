@@ -1,4 +1,4 @@
-"""One user of the host does not take all that clients may register."""
+"""What clients may register: one region, one user, and all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from verifier.api import SharedLimits, SharedRegions, _shared_listener
 from verifier.api._shared_listener import SharedMemoryListener
-from verifier.errors import CapacityError
+from verifier.errors import CapacityError, RequestError
 
 PAGE = 4096
 
@@ -43,6 +43,16 @@ def test_a_user_with_its_share_of_bytes_leaves_room_for_others(regions):
     regions.remove(held)
     add(regions, 1000, 2 * PAGE)
     assert regions.sizes() == (2, 4 * PAGE)
+
+
+def test_a_region_that_is_larger_than_any_may_be_is_refused_for_good():
+    regions = SharedRegions(SharedLimits(4, 8 * PAGE, region_bytes=2 * PAGE))
+    fd = os.memfd_create("test", os.MFD_CLOEXEC)
+    with pytest.raises(RequestError, match=rf"register_bytes: {2 * PAGE + 1} bytes.*{2 * PAGE} \(shared_memory\.max"):
+        regions.add(fd, 2 * PAGE + 1, 1000, lambda _region: None)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    add(regions, 1000, 2 * PAGE)
 
 
 def test_a_user_with_its_share_of_connections_leaves_room_for_others(tmp_path, regions, monkeypatch):

@@ -48,6 +48,7 @@ def settings(tmp_path) -> tuple[str, ...]:
         f"shared_memory.listen=unix:{tmp_path}/memory.sock",
         "shared_memory.max_regions=6",
         f"shared_memory.max_bytes={8 * MEMORY}",
+        f"shared_memory.max_region_bytes={5 * MEMORY}",
         "shared_memory.user_share=0.5",
     )
 
@@ -192,9 +193,13 @@ def test_regions_are_bounded_in_number_and_bytes(daemon, address):
     assert registrar.ask(unregister_region=kept[0]).code == 0
     big = memfd(4 * MEMORY)
     assert "bytes of regions are taken" in registrar.ask((big,), register_bytes=4 * MEMORY).message
+    larger = memfd(5 * MEMORY + 1)
+    refused = registrar.ask((larger,), register_bytes=5 * MEMORY + 1)
+    assert refused.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert "shared_memory.max_region_bytes" in refused.message
     assert registrar.ask((fds[3],), register_bytes=MEMORY).code == 0
     registrar.close()
-    for fd in (*fds, big):
+    for fd in (*fds, big, larger):
         os.close(fd)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from verifier.api._lift import KINDS, ColumnarRequest, Given
-from verifier.errors import CapacityError, NotFoundError, RequestError
+from verifier.errors import CapacityError, NotFoundError, RequestError, VerifierError
 from verifier.regions import Region
 from verifier.v1 import verifier_pb2 as pb
 
@@ -35,6 +35,7 @@ class SharedLimits:
 
     regions: int = 0
     bytes: int = 0  # of all regions together
+    region_bytes: int = 1 << 30  # of one region
     user_share: float = 1.0  # of either bound, for one user
 
 
@@ -90,7 +91,11 @@ class SharedRegions:
         self._by_user: dict[int, _Taken] = {}
 
     def check_room(self, nbytes: int, uid: int) -> None:
-        """Raises CapacityError where the user `uid` cannot register a region of this size now."""
+        """Raises CapacityError where the user `uid` cannot register a region of this size now, RequestError where
+        nobody can."""
+        if nbytes > self._limits.region_bytes:
+            limit = f"the limit of one region is {self._limits.region_bytes} (shared_memory.max_region_bytes)"
+            raise RequestError("register_bytes", f"{nbytes} bytes; {limit}: register several")
         share = self._limits.user_share
         for whose, taken, part in (("", self._taken, 1.0), ("this user's ", self._of(uid), share)):
             regions, most = math.ceil(self._limits.regions * part), int(self._limits.bytes * part)
@@ -111,7 +116,8 @@ class SharedRegions:
         self._changed(*self.sizes())
 
     def add(self, fd: int, nbytes: int, uid: int, on_gone: Callable[[Region], None]) -> int:
-        """Registers memory of the user `uid` and returns its handle; takes `fd` over. Raises CapacityError, OSError.
+        """Registers memory of the user `uid` and returns its handle; takes `fd` over. Raises CapacityError,
+        RequestError, OSError.
 
         `on_gone` is called when it is unregistered and no batch uses it any more.
         """
@@ -124,7 +130,7 @@ class SharedRegions:
         with self._lock:
             try:
                 self.check_room(nbytes, uid)
-            except CapacityError:
+            except VerifierError:
                 os.close(fd)
                 raise
             region = Region(fd, nbytes, changeable=True, on_gone=gone)
