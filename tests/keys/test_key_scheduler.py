@@ -10,7 +10,7 @@ import pytest
 from verifier.errors import BackendError, CapacityError, DeadlineError, NotServedError
 from verifier.keys import RESERVED_SLOTS, KeyScheduler, KeySet, NamedBatch, key_table
 from verifier.keys._tables import AlgorithmTables
-from verifier.model import Batch, BatchResult, Code, Column
+from verifier.model import Batch, BatchKey, BatchResult, Code, Column
 from verifier.registry import Instance
 from verifier.registry._parameters import allowed_numbers
 from verifier.scheduling import Priority
@@ -290,3 +290,62 @@ def test_an_enrolled_operation_that_asks_for_other_things_is_not_used(bench, cha
     bench.submit([0, 1, 2, 3, 0, 1])
     assert bench.inner.operations() == ["verify/SM2"]
     assert not bench.held
+
+
+class BrokenError(Exception):
+    """What nobody expects."""
+
+
+def test_a_hold_ends_where_no_piece_can_be_begun(bench):
+    bench.enroll(0, 1)
+    bench.inner.error = BrokenError()
+    future = bench.submit([0, 1] * 3)
+    assert isinstance(future.exception(0), BrokenError)
+    assert not bench.held
+    assert bench.released == 1
+
+
+def test_a_hold_ends_with_the_first_piece_where_the_second_cannot_be_begun(bench, monkeypatch):
+    bench.enroll(0, 1)
+    submit = bench.inner.submit
+
+    def once(batch, **wishes):
+        bench.inner.error = BrokenError() if bench.inner.batches else None
+        return submit(batch, **wishes)
+
+    monkeypatch.setattr(bench.inner, "submit", once)
+    future = bench.submit([0, 1, 0, 1, 0, 2])
+    assert bench.held
+    bench.inner.answer(0, *[VALID] * 5)
+    assert codes(future) == [VALID] * 5 + [Code.UNDECIDED]
+    assert not bench.held
+    assert bench.released == 1
+
+
+def test_a_hold_ends_where_the_second_run_cannot_be_begun(bench):
+    bench.enroll(0, 1)
+    future = bench.submit([0, 1] * 3)
+    bench.inner.error = BrokenError()
+    bench.inner.answer(0, *[KEY_INDEX] * ITEMS)
+    assert isinstance(future.exception(0), BrokenError)
+    assert not bench.held
+    assert bench.released == 1
+
+
+def test_a_hold_ends_where_something_fails_before_the_first_piece(bench, monkeypatch):
+    bench.enroll(0, 1)
+
+    def resolve(*_):
+        assert bench.held, "or this would show nothing"
+        raise BrokenError
+
+    monkeypatch.setattr(bench.scheduler._catalogue, "resolve", resolve)
+    key = BatchKey("sm2", "verify/SM2", ())
+    columns = (Column(np.zeros(32 * ITEMS, np.uint8), 32), Column(np.zeros(64 * ITEMS, np.uint8), 64))
+    batch = NamedBatch(
+        key, ITEMS, (*columns, Column.absent()), 2, bench.keys, np.zeros(ITEMS, np.uint32), np.empty(0, np.uint32)
+    )
+    with pytest.raises(BrokenError):
+        bench.scheduler.submit(batch)
+    assert not bench.held
+    assert not bench.inner.batches

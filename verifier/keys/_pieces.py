@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from verifier.errors import NotServedError, VerifierError
+from verifier.errors import NotServedError
 from verifier.keys._batches import Positions, joined, left_open, not_in_a_table
 from verifier.keys._sets import Indices
 from verifier.model import Batch, BatchResult
@@ -65,7 +65,7 @@ class Pieces:
             self._readers += 1
         try:
             future = self._submit(batch, self._read)
-        except VerifierError as error:
+        except Exception as error:  # whatever it is: the hold on the tables ends with the last piece
             future = Future()
             future.set_exception(error)
             self._read()
