@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _by_hand import KEY, HandDevice, batch, firsts
+from _by_hand import KEY, HandDevice, batch, firsts, ragged
 from hypothesis import given
 from hypothesis import strategies as st
 
 from verifier.errors import CapacityError, DeadlineError
 from verifier.model import Batch, BatchKey, Column
 from verifier.scheduling import Priority, QueueLimits
-from verifier.scheduling._work import Work
+from verifier.scheduling._work import Work, units
 
 
 def _one_at_a_time(bench, **options):
@@ -211,8 +211,9 @@ def test_without_a_delay_an_idle_device_gets_work_at_once(bench):
     taken=st.integers(0, 199),
     max_items=st.integers(0, 250),
     max_bytes=st.integers(0, 20000),
+    max_units=st.integers(-1, 300),
 )
-def test_fitting_is_the_longest_run_within_both_bounds(widths, taken, max_items, max_bytes):
+def test_fitting_is_the_longest_run_within_all_bounds(widths, taken, max_items, max_bytes, max_units):
     offsets = np.concatenate([[0], np.cumsum(widths)]).astype(np.uint32)
     columns = (
         Column(np.zeros(int(offsets[-1]), np.uint8), 0, offsets),
@@ -223,9 +224,9 @@ def test_fitting_is_the_longest_run_within_both_bounds(widths, taken, max_items,
     best = 0
     for count in range(1, work.waiting + 1):
         nbytes = sum(widths[work.taken : work.taken + count]) + 7 * count + 4 * (count + 1)
-        if count <= max_items and nbytes <= max_bytes:
+        if count <= max_items and nbytes <= max_bytes and count + nbytes // 1024 <= max_units:
             best = count
-    assert work.fitting(max_items, max_bytes) == best
+    assert work.fitting(max_items, max_bytes, max_units) == best
 
 
 def test_the_queue_is_bounded_in_seconds_of_work_where_the_rate_is_known(bench):
@@ -293,3 +294,20 @@ def test_a_launch_is_no_longer_than_the_time_that_the_urgent_may_have_to_wait(be
         made.poll()
     assert bulk.result(0).items == 50_000
     assert bulk.result(0).decided.all()
+
+
+def test_a_launch_is_no_longer_where_long_items_are_merged_with_a_short_one(bench):
+    """10 us a unit and 10 ms a launch, which are 1,000 units; an item of 4,096 bytes is 5 of them."""
+    device = HandDevice("cpu")
+    made = bench(device, launches_per_device=1, launch_s=0.01)
+    made.scheduler.measure(device, KEY, (1, 1e-5), (100_000, 1.0))
+    futures = [made.submit(ragged([2] * 10, [1] * 10))]
+    futures += [made.submit(ragged([2] * 50, [4096] * 50)) for _ in range(20)]
+    sizes = []
+    while made.poll():
+        parts = device.running[0].parts
+        sizes.append(sum(units(part.items, part.nbytes) for part in parts))
+        device.finish()
+    assert len(device.given[0]) > 1, "they are merged"
+    assert max(sizes) <= 1024
+    assert all(future.result(0).decided.all() for future in futures)

@@ -201,21 +201,23 @@ class Backlog:
     def _due_at(self, queue: _KeyQueue) -> float:
         return queue.oldest if queue.items >= self._full_items else queue.oldest + self._delay_s
 
-    def take(self, key: BatchKey, accepts: Callable[[Work], bool], max_items: int, max_bytes: int) -> list[Piece]:
-        """Takes pieces of one key in order, up to both bounds, cutting the last one.
+    def take(
+        self, key: BatchKey, accepts: Callable[[Work], bool], max_items: int, max_bytes: int, max_units: int
+    ) -> list[Piece]:
+        """Takes pieces of one key in order, up to all bounds, cutting the last one.
 
         Requests that are not accepted are left for a later batch. The first piece has an item at least.
         """
         queue = self._queues[key]
         pieces: list[Piece] = []
         skipped = []
-        items, nbytes = 0, 0
+        items, nbytes, taken_units = 0, 0, 0
         while (work := queue.head()) is not None:
             entry = heapq.heappop(queue.heap)
             if not accepts(work):
                 skipped.append(entry)
                 continue
-            count = work.fitting(max_items - items, max_bytes - nbytes)
+            count = work.fitting(max_items - items, max_bytes - nbytes, max_units - taken_units)
             if count < work.waiting:
                 count -= count % CUT_ITEMS
             if not pieces:
@@ -231,6 +233,7 @@ class Backlog:
             queue.items -= count
             items += count
             nbytes += piece_bytes
+            taken_units += units(count, piece_bytes)
             self._advance(work, units(count, piece_bytes))
             if work.waiting:
                 heapq.heappush(queue.heap, (work.priority, work.tag, entry[2], work))

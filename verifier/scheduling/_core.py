@@ -167,8 +167,9 @@ class Core:
         for share in self.router.shares(key, total, loads):
             state = self._devices[share.device_id]
             if self._devices.has_room(state, now):
-                size = min(share.units, self._most_units(state, key))
-                pieces = self._take(work, instance, state.device, -(-waiting * size // total))
+                most = self._most_units(state, key)
+                items = -(-waiting * min(share.units, most) // total)
+                pieces = self._take(work, instance, state.device, items, most)
                 return self._launch(state, work.lease, pieces, now)
         return None
 
@@ -188,14 +189,15 @@ class Core:
             return states
         return [state for state in states if state.device.device.id in devices] or states
 
-    def _take(self, head: Work, instance: Instance, device: Device, items: int) -> list[Piece]:
+    def _take(self, head: Work, instance: Instance, device: Device, items: int, most: int) -> list[Piece]:
+        """`items` go by the head's bytes an item; `most`, units of the launch, hold whatever is merged with it."""
         index = head.lease.operation_index if head.lease else 0
         output_bytes = sum(output.bytes for output in instance.manifest.operations[index].outputs)
         items = min(max(items, 1), self._options.launch_items)
         nbytes = self._options.launch_bytes
         while items > 1 and not device.fits(items, nbytes, output_bytes):
             items, nbytes = items // 2, max(nbytes // 2, min(head.batch.nbytes, self._options.launch_bytes))
-        return self.backlog.take(head.batch.key, lambda work: self._leases(work, instance), items, nbytes)
+        return self.backlog.take(head.batch.key, lambda work: self._leases(work, instance), items, nbytes, most)
 
     def _leases(self, work: Work, instance: Instance) -> bool:
         """Whether a request may run on this instance; it takes its lease here. After a swap the answer is no."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -93,21 +94,16 @@ class Work:
                 total += int(column.offsets[end]) - int(column.offsets[begin]) + 4 * (end - begin + 1)
         return total
 
-    def fitting(self, max_items: int, max_bytes: int) -> int:
-        """How many of the items that wait, from the first on, stay within both bounds."""
+    def fitting(self, max_items: int, max_bytes: int, max_units: int) -> int:
+        """How many of the items that wait, from the first on, stay within all bounds."""
         begin = self.taken
         count = max(min(self.waiting, max_items), 0)
-        if self.nbytes_between(begin, begin + count) <= max_bytes:
-            return count
-        ends = np.arange(1, count + 1, dtype=np.int64)
-        nbytes = np.zeros(count, np.int64)
-        for column in self.batch.inputs:
-            if column.offsets is None:
-                nbytes += ends * column.stride
-            else:
-                offsets = column.offsets[begin : begin + count + 1].astype(np.int64)
-                nbytes += offsets[1:] - offsets[0] + 4 * (ends + 1)
-        return int(np.searchsorted(nbytes, max_bytes, side="right"))
+
+        def exceeds(items: int) -> bool:
+            nbytes = self.nbytes_between(begin, begin + items)
+            return nbytes > max_bytes or units(items, nbytes) > max_units
+
+        return bisect_left(range(1, count + 1), True, key=exceeds) if exceeds(count) else count
 
     def put(self, begin: int, part: BatchResult) -> None:
         """Takes over the result of the items from `begin` on."""
