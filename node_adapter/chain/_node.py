@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from node_adapter.chain._block import Block, Header, transactions_root
 from node_adapter.chain._host import Handle, Host
@@ -80,7 +81,8 @@ class Node:
         self._chain = identity.membership.chain
         self._host, self._settings, self._clients = host, settings, clients
         self._scheme = TRANSACTION_SCHEMES[settings.algorithm]
-        self._valid: set[bytes] = set()  # transactions whose signatures were found valid and that no block holds
+        # Transactions whose signatures were found valid and that no block holds, the latest last.
+        self._valid: dict[bytes, None] = {}
         self._arrived: dict[bytes, _Received] = {}  # received, and not yet at the verifier
         self._asked: set[bytes] = set()  # received, and at the verifier
         self._receipts = 0
@@ -188,7 +190,7 @@ class Node:
             self._reject(transaction.hash, "FULL", client)
         else:
             if verified:
-                self._valid.add(transaction.hash)
+                self._found_valid([transaction.hash])
             self.replica.watch()
 
     def _refuse(self, transaction: Transaction, reason: str, client: int) -> None:
@@ -265,7 +267,7 @@ class Node:
 
         def judge(codes: Codes) -> None:
             found = [(tx, Code(code)) for tx, code in zip(unknown, codes.tolist(), strict=True)]
-            self._valid.update(tx.hash for tx, code in found if code is Code.VALID)
+            self._found_valid(tx.hash for tx, code in found if code is Code.VALID)
             use([(tx, code) for tx, code in found if code is not Code.VALID])
 
         if unknown:
@@ -273,6 +275,13 @@ class Node:
             ask(self._host, question, self._settings.retry_s, judge)
         else:
             use([])
+
+    def _found_valid(self, names: Iterable[bytes]) -> None:
+        """Remembers them, and forgets the earliest: proposals that no block comes of must not fill the memory. What
+        is forgotten is verified again."""
+        self._valid.update(dict.fromkeys(names))
+        for name in list(islice(self._valid, max(len(self._valid) - 2 * self.mempool.limit, 0))):
+            del self._valid[name]
 
     # -- on the chain --------------------------------------------------------------------------------------------
 
@@ -283,7 +292,8 @@ class Node:
         self.state, self.tip = state, block.hash
         self.mempool.settle(block.transactions, state)
         hashes = tuple(transaction.hash for transaction in block.transactions)
-        self._valid.difference_update(hashes)
+        for name in hashes:
+            self._valid.pop(name, None)
         for client in self._clients:
             self._host.send(client, Reply(block.height, hashes))
         self.replica.appended(block.height)

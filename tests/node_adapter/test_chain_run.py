@@ -146,6 +146,23 @@ def test_a_primary_drops_what_it_finds_forged_before_it_proposes(pool, verify):
     world.close()
 
 
+def test_what_was_proposed_and_is_in_no_block_is_forgotten(pool, verify):
+    """Two pools full of hashes are kept; what is forgotten is verified again."""
+    counting = Counting(verify)
+    world = simulate(pool, counting, requests=[])
+    good = [entry.transaction for entry in pool.entries if entry.fault is None]
+    node = world.nodes[0]
+    node.mempool.limit = 5
+    for asked in (len(good), 2 * len(good) - 10):
+        found = []
+        node._verify(good, found.append)
+        assert world.run(lambda found=found: bool(found), 60)
+        assert found == [[]]
+        assert len(node._valid) == 10
+        assert counting.items[Point.PROPOSAL] == asked
+    world.close()
+
+
 def dressed(behaviour, *numbers, seed=1):
     return Conspiracy(random.Random(seed)).dress(dict.fromkeys(numbers, behaviour))
 
