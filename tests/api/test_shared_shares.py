@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,7 +17,18 @@ PAGE = 4096
 
 @pytest.fixture
 def regions():
-    return SharedRegions(SharedLimits(4, 8 * PAGE, user_share=0.5))
+    yield from removed(SharedRegions(SharedLimits(4, 8 * PAGE, user_share=0.5)))
+
+
+@pytest.fixture
+def small():
+    yield from removed(SharedRegions(SharedLimits(4, 8 * PAGE, region_bytes=2 * PAGE)))
+
+
+def removed(made: SharedRegions) -> Iterator[SharedRegions]:
+    yield made
+    for handle in list(made._regions):
+        made.remove(handle)
 
 
 def add(regions: SharedRegions, uid: int, nbytes: int = PAGE) -> int:
@@ -45,14 +57,13 @@ def test_a_user_with_its_share_of_bytes_leaves_room_for_others(regions):
     assert regions.sizes() == (2, 4 * PAGE)
 
 
-def test_a_region_that_is_larger_than_any_may_be_is_refused_for_good():
-    regions = SharedRegions(SharedLimits(4, 8 * PAGE, region_bytes=2 * PAGE))
+def test_a_region_that_is_larger_than_any_may_be_is_refused_for_good(small):
     fd = os.memfd_create("test", os.MFD_CLOEXEC)
     with pytest.raises(RequestError, match=rf"register_bytes: {2 * PAGE + 1} bytes.*{2 * PAGE} \(shared_memory\.max"):
-        regions.add(fd, 2 * PAGE + 1, 1000, lambda _region: None)
+        small.add(fd, 2 * PAGE + 1, 1000, lambda _region: None)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
-    add(regions, 1000, 2 * PAGE)
+    add(small, 1000, 2 * PAGE)
 
 
 def test_a_user_with_its_share_of_connections_leaves_room_for_others(tmp_path, regions, monkeypatch):

@@ -78,6 +78,7 @@ class FrontEnd:
         self.channel.close()
         self.session.join()
         self._socket.close()
+        self.operations.requests.clear()  # whose columns keep the region mapped
 
 
 @pytest.fixture
