@@ -259,7 +259,7 @@ class AsyncVerifierClient:
                     raise error from None
                 asked_s = retry_after_s(rpc.trailing_metadata())
                 late = rpc.code() is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < deadline
-                if rpc.code() is grpc.StatusCode.UNAVAILABLE or late:
+                if rpc.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED) or late:
                     replicas.failed(replica, str(error))
                 elif rpc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                     replicas.full(replica, asked_s)

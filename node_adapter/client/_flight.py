@@ -109,7 +109,7 @@ class Flight(Generic[R]):
             raise error
         asked_s = retry_after_s(call.trailing_metadata())
         late = code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < self._deadline
-        if code is grpc.StatusCode.UNAVAILABLE or late:
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED) or late:
             self._replicas.failed(replica, str(error))
         elif code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             self._replicas.full(replica, asked_s)

@@ -49,6 +49,7 @@ _PASSING = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.ABORTED,
+    grpc.StatusCode.CANCELLED,  # by a daemon that ends; what the caller cancels is not asked about
 }
 _REFUSALS = {
     grpc.StatusCode.INVALID_ARGUMENT,

@@ -212,7 +212,7 @@ def test_good_requests_are_served_at_the_end(daemon):
     daemon.admin.Load(admin_pb2.LoadPluginRequest(plugin=str(PARITY), force=True), timeout=TIMEOUT_S)
     data = digests(100, seed=9)
     assert_right(daemon.stub.Verify(parity_request(data), timeout=TIMEOUT_S), data)
-    assert daemon.running.scheduler.held() == {}
+    assert daemon.running.core.scheduler.held() == {}
 
 
 @pytest.mark.parametrize("kind", [cipher_pb2.TransformRequest, admin_pb2.LoadPluginRequest])

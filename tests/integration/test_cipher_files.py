@@ -338,6 +338,8 @@ def test_a_signal_in_the_middle_leaves_nothing(cipher_daemon, tmp_path, key, num
             command("encrypt", *options, tmp_path / "pipe", tmp_path / "secret"),
             stderr=subprocess.PIPE,
             cwd=ROOT,
+            # A shell's job in the background ignores it, and its children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process,
         (tmp_path / "pipe").open("wb") as pipe,
     ):

@@ -173,6 +173,7 @@ def test_every_daemon_gets_its_share(connect):
 
 
 def test_what_one_leaves_undecided_is_asked_elsewhere_and_that_one_left_alone(connect, caplog):
+    caplog.set_level("WARNING")  # whatever commands of other tests have set
     with MockVerifier(lambda items: [0] * len(items.inputs)) as bad, MockVerifier(by_first_byte) as good:
         client = connect(several(bad, good))
         ready(client, 2)

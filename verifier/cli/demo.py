@@ -28,7 +28,7 @@ from node_adapter.chain import (
     report_of,
     requests_of,
 )
-from node_adapter.client import AsyncVerifierClient
+from node_adapter.client import AsyncVerifierClient, VerifierClient
 from node_adapter.errors import AdapterError
 from verifier.cli._local import daemon_address
 from verifier.errors import VerifierError
@@ -37,6 +37,7 @@ __all__ = ["register"]
 
 EXIT_MISMATCH = 1
 EXIT_FAILED = 2
+_ANSWER_S = 10.0  # for a daemon to answer at all
 _MALFORMED = 5  # requests that are no transactions
 
 
@@ -78,6 +79,7 @@ def register(app: typer.Typer) -> None:
                 )
                 progress.update(bar, completed=total)
                 with daemon_address(address, ("sm2", "ecdsa")) as target:
+                    _check_daemon(target)
                     bar = progress.add_task(f"{validators} validators build blocks", total=total)
                     report = asyncio.run(
                         _run(
@@ -101,6 +103,12 @@ def register(app: typer.Typer) -> None:
         for mismatch in report.mismatches[:20]:
             errors.print(f"[red]mismatch[/red]: {mismatch}", highlight=False, soft_wrap=True)
         raise typer.Exit(0 if report.ok else EXIT_MISMATCH)
+
+
+def _check_daemon(target: str) -> None:
+    """Raises AdapterError where nobody answers: nodes would ask for the whole time of the run."""
+    with VerifierClient(target) as client:
+        client.limits(_ANSWER_S)
 
 
 async def _run(
