@@ -1,8 +1,13 @@
+import contextlib
 import os
 from pathlib import Path
 
+import _ecdsa
 import pytest
 from _both_clients import QUICK, Blocking, OnLoop
+from _chain import real_verdicts
+
+from node_adapter.client import MockVerifier, VerifierClient
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,3 +32,17 @@ def connect(request):
     yield make
     for client in made:
         client.close()
+
+
+@pytest.fixture(scope="module")
+def client():
+    """A client whose ECDSA signatures OpenSSL and libsecp256k1 verify."""
+    with MockVerifier(_ecdsa.verify) as daemon, VerifierClient(daemon.target) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def verify():
+    """What a node of the chain asks, answered by the plugin on this machine's CPU."""
+    with contextlib.ExitStack() as stack:
+        yield real_verdicts(stack)

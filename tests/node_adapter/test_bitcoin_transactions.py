@@ -1,18 +1,10 @@
 """Published transactions: BIP 143's examples, and old ones that Bitcoin Core keeps as tests."""
 
-import _ecdsa
 import pytest
 from _bitcoin_cases import CASES, STRICT_TIME, read
 
-from node_adapter.client import MockVerifier, VerifierClient
 from node_adapter.formats import settle, verify_signed
 from verifier.model import Code
-
-
-@pytest.fixture(scope="module")
-def client():
-    with MockVerifier(_ecdsa.verify) as daemon, VerifierClient(daemon.target) as client:
-        yield client
 
 
 def codes(client, record):

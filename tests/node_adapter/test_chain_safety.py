@@ -1,10 +1,8 @@
 """The chain's promises over seeded runs, and that the checks notice when one is broken."""
 
-import contextlib
-
 import numpy as np
 import pytest
-from _chain import members, real_verdicts
+from _chain import members
 
 from node_adapter.chain import Membership, make_pool
 from node_adapter.chain import _replica as replica
@@ -19,12 +17,6 @@ SHORT = range(30)
 def pool(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pool")
     return make_pool(1, 120, accounts=8, fault_share=0.25, folder=folder, processes=1)
-
-
-@pytest.fixture(scope="module")
-def verify():
-    with contextlib.ExitStack() as stack:
-        yield real_verdicts(stack)
 
 
 def run(seeds, pool, verify, count=4):

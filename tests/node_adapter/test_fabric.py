@@ -1,10 +1,9 @@
 import hashlib
 from collections import Counter
 
-import _ecdsa
 import pytest
 
-from node_adapter.client import LowS, MockVerifier, SignatureEncoding, VerifierClient
+from node_adapter.client import LowS, SignatureEncoding
 from node_adapter.errors import FormatError
 from node_adapter.formats import verify_signed
 from node_adapter.formats._protobuf import Span, varint
@@ -14,12 +13,6 @@ from node_adapter.formats.fabric import _Block, _record, _stored, records
 @pytest.fixture
 def ledger(shared):
     return (shared / "real" / "fabric-v2.0-ledger.blockfile").read_bytes()
-
-
-@pytest.fixture
-def client():
-    with MockVerifier(_ecdsa.verify) as daemon, VerifierClient(daemon.target) as client:
-        yield client
 
 
 def kind(item):
