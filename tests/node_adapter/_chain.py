@@ -6,6 +6,7 @@ from node_adapter import LocalVerifier
 from node_adapter.chain import (
     MEMBER_SCHEME,
     NodeSettings,
+    Point,
     RememberedVerdicts,
     Simulation,
     by_library,
@@ -41,3 +42,33 @@ def on_chain(node):
     """The hashes of a node's transactions, in order."""
     blocks = node.ledger.blocks(1, node.ledger.height)
     return [transaction.hash for committed in blocks for transaction in committed.block.transactions]
+
+
+class Counting:
+    """A verifier that says which points of a node's work asked it."""
+
+    def __init__(self, verify):
+        self.verify, self.items = verify, dict.fromkeys(Point, 0)
+
+    def __call__(self, question):
+        self.items[question.point] += len(question)
+        return self.verify(question)
+
+
+def agree(world, pool, numbers=range(4)):
+    """Soon every good transaction is on these nodes' chains, exactly once, and no other; the chains are equal."""
+    good = {entry.transaction.hash for entry in pool.entries if entry.fault is None}
+    nodes = [world.nodes[number] for number in numbers]
+    level = world.run(lambda: len({node.ledger.height for node in nodes}) == 1, world.queue.time() + 60)
+    return (
+        level
+        and len({tuple(chain(node)) for node in nodes}) == 1
+        and set(on_chain(nodes[0])) == good
+        and len(on_chain(nodes[0])) == len(good)
+    )
+
+
+def settle(world, limit_s=120):
+    """Runs until the client has its answers, and the nodes the same height."""
+    assert world.run(lambda: world.client.done, limit_s), "the client was not answered"
+    assert world.run(lambda: len({node.ledger.height for node in world.nodes}) == 1, limit_s)

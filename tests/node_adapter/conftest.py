@@ -7,6 +7,7 @@ import pytest
 from _both_clients import QUICK, Blocking, OnLoop
 from _chain import real_verdicts
 
+from node_adapter.chain import make_pool
 from node_adapter.client import MockVerifier, VerifierClient
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,3 +47,9 @@ def verify():
     """What a node of the chain asks, answered by the plugin on this machine's CPU."""
     with contextlib.ExitStack() as stack:
         yield real_verdicts(stack)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    """Sixty transactions of six accounts, of which 24 are spoilt."""
+    return make_pool(3, 60, accounts=6, fault_share=0.4, folder=tmp_path_factory.mktemp("pool"), processes=1)
