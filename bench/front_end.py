@@ -14,15 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import queue
-import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +28,7 @@ import numpy as np
 
 from node_adapter.client import CHANNEL_OPTIONS, SharedMemory
 from verifier.api import tune_malloc
-from verifier.bench.records import Record, append_records, commit_hash
+from verifier.bench.records import Record, append_records, load_average
 from verifier.bench.signatures import make_signatures
 from verifier.drivers import DeviceInfo, list_devices
 from verifier.v1 import verifier_pb2 as pb
@@ -284,30 +281,23 @@ def record(
     median = float(np.median(values))
     if not median:
         raise SystemExit(f"{case}: no request was answered within --seconds {options.seconds:g}")
-    return Record(
-        case=case,
-        device=device.name,
-        batch=8192 if unit == "s" else options.items,
-        rate=median,
+    return Record.of_rates(
+        case,
+        device,
+        8192 if unit == "s" else options.items,
+        values,
         unit=unit,
         includes=(
             "transfer",
             "parsing",
             "gRPC" if case.startswith(("grpc", "transport", "request")) else "shared memory",
         ),
-        spread=(max(values) - min(values)) / median,
-        runs=len(values),
-        driver=device.driver_version,
-        commit=commit_hash(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=shlex.join(["python", "bench/front_end.py", *sys.argv[1:]]),
-        machine=f"{platform.system()} {platform.machine()}, {device.units} units, "
-        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
         settings={
             "processes": processes,
             "clients": options.clients or processes,
             "depth": options.depth,
             "bytes_per_s": median * BYTES if unit != "s" else 0.0,
+            **load_average(),
         },
     )
 

@@ -20,7 +20,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration")]
 from _daemon_process import DaemonProcess  # noqa: E402
 from _load import SAMPLES, Sample  # noqa: E402
 
-from verifier.bench.records import Record, append_records, commit_hash  # noqa: E402
+from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
 from verifier.v1 import verifier_pb2 as pb  # noqa: E402
 from verifier.v1 import verifier_pb2_grpc as rpc  # noqa: E402
@@ -302,21 +301,14 @@ def conclude(
     print(f"peak {peak:,.0f} items/s, load average {os.getloadavg()[0]:.1f}")
     for name, value in found.items():
         print(f"{name:24} {value:.4g}" if isinstance(value, float) else f"{name:24} {value}")
-    record = Record(
-        case="overload" if device.kind == "cuda" else "overload-cpu",
-        device=device.name,
-        batch=options.items,
-        rate=served,
-        unit="items/s",
+    record = Record.of_rates(
+        "overload" if device.kind == "cuda" else "overload-cpu",
+        device,
+        options.items,
+        [served],
         includes=("gRPC", "transfer", "parsing"),
-        limit="the peak of callers that wait",
-        fraction_of_limit=served / peak,
-        driver=device.driver_version,
-        commit=commit_hash(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=" ".join(["python", "bench/overload.py", *sys.argv[1:]]),
-        machine=f"{device.units} units, load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
-        settings=found,
+        limit=("the peak of callers that wait", peak),
+        settings={**found, **load_average()},
     )
     append_records(options.out, [record])
     return 1 if sum(calls.count(outcome) for calls in (rest, urgent) for outcome in (LOST, WRONG)) else 0

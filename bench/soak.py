@@ -25,7 +25,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ from _front_ends import front_ends  # noqa: E402
 from _load import SAMPLES  # noqa: E402
 from overload import LOST, REFUSED, RIGHT, WRONG, judge  # noqa: E402
 
-from verifier.bench.records import Record, append_records, commit_hash  # noqa: E402
+from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
 from verifier.v1 import verifier_pb2 as pb  # noqa: E402
 from verifier.v1 import verifier_pb2_grpc as rpc  # noqa: E402
@@ -372,19 +371,14 @@ def conclude(
     failures += [] if every["right"] else ["nothing was verified"]
     for failure in failures:
         print(f"FAILED: {failure}")
-    record = Record(
-        case="soak" if device.kind == "cuda" else "soak-cpu",
-        device=device.name,
-        batch=options.items,
-        rate=every["right"] / options.seconds,
+    record = Record.of_rates(
+        "soak" if device.kind == "cuda" else "soak-cpu",
+        device,
+        options.items,
+        [every["right"] / options.seconds],
         unit="operations/s",
         includes=("gRPC", "transfer", "parsing"),
-        driver=device.driver_version,
-        commit=commit_hash(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=" ".join(["python", "bench/soak.py", *sys.argv[1:]]),
-        machine=f"{device.units} units, load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
-        settings={**found, "seconds": options.seconds, "failures": "; ".join(failures)},
+        settings={**found, "seconds": options.seconds, "failures": "; ".join(failures), **load_average()},
     )
     append_records(options.out, [record])
     return 1 if failures else 0

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import shlex
 import signal
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +26,7 @@ from _admin import MARKED, MARKS, AdminDaemon, Swapper, copy_plugin, marked_pari
 from _load import UNDECIDED, WRONG, Load  # noqa: E402
 from _memory import Memory, rise  # noqa: E402
 
-from verifier.bench.records import Record, append_records, commit_hash  # noqa: E402
+from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
 
 Span = tuple[float, float]
@@ -201,21 +198,15 @@ def _record(
     settings: dict[str, float],
 ) -> Record:
     given = {name: getattr(options, name) for name in ("swaps", "processes", "depth", "items")}
-    return Record(
-        case=case,
-        device=device.name,
-        batch=options.items,
-        rate=float(rate),
+    return Record.of_rates(
+        case,
+        device,
+        options.items,
+        [float(rate)],
         unit=unit,
         includes=("transfer", "parsing", "gRPC"),
         runs=runs,
-        driver=device.driver_version,
-        commit=commit_hash(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=shlex.join(["python", "bench/swap_under_load.py", *sys.argv[1:]]),
-        machine=f"{platform.system()} {platform.machine()}, {device.units} units, "
-        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
-        settings={**given, **settings, "CXXFLAGS": os.environ.get("CXXFLAGS", "")},
+        settings={**given, **settings, "CXXFLAGS": os.environ.get("CXXFLAGS", ""), **load_average()},
     )
 
 

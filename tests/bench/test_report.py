@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verifier.bench.records import Record, append_records, read_records, records_in
+from verifier.bench.records import Record, append_records, load_average, read_records, records_in
 from verifier.bench.report import BEGIN, END, amount, figures_table, newest, rewrite
 from verifier.drivers import list_devices
 from verifier.errors import ConfigError
@@ -124,3 +124,19 @@ def test_a_record_says_how_it_came_about(monkeypatch):
     seconds = Record.of_times("b-cpu", cpu, 1, [0.004, 0.002], 1, unit="s", limit=("launch", 0.0015))
     assert seconds.rate == 0.003
     assert seconds.fraction_of_limit == 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["/somewhere/bench/soak.py", "--seconds", "60", "--out", "s.jsonl"], "python bench/soak.py --seconds 60"),
+        (["/somewhere/bench/soak.py", "--out=s.jsonl", "--items", "9"], "python bench/soak.py --items 9"),
+        (["/somewhere/verifier/__main__.py", "chain", "bench", "--output"], "verifier chain bench"),
+    ],
+)
+def test_a_record_says_by_which_program(monkeypatch, arguments, command):
+    monkeypatch.setattr("sys.argv", arguments)
+    (cpu,) = [device for device in list_devices() if device.kind == "cpu"]
+    made = Record.of_rates("a-cpu", cpu, 1, [0.0], runs=7, settings=load_average())
+    assert (made.command, made.rate, made.spread, made.runs) == (command, 0.0, 0.0, 7)
+    assert made.settings["cores"] >= 1

@@ -19,7 +19,9 @@ from verifier.drivers import DeviceInfo
 from verifier.drivers.build import compiler_id
 from verifier.errors import ConfigError, VerifierError
 
-__all__ = ["Record", "append_records", "commit_hash", "read_records", "records_in"]
+__all__ = ["Record", "append_records", "commit_hash", "load_average", "read_records", "records_in"]
+
+_RESULTS = ("--output", "--out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,26 @@ class Record:
     ) -> Record:
         """A record of `work` (items, bits, ...) done in each of `seconds`; with unit "s" the time itself counts."""
         values = list(seconds) if unit == "s" else [work / each for each in seconds]
+        return cls.of_rates(
+            case, device, batch, values, unit=unit, includes=includes, limit=limit, settings=settings, seconds=seconds
+        )
+
+    @classmethod
+    def of_rates(
+        cls,
+        case: str,
+        device: DeviceInfo,
+        batch: int,
+        values: Sequence[float],
+        *,
+        unit: str = "items/s",
+        includes: Iterable[str] = (),
+        limit: tuple[str, float] | None = None,
+        settings: dict[str, str | int | float] | None = None,
+        seconds: Sequence[float] = (),
+        runs: int | None = None,
+    ) -> Record:
+        """A record of rates in `unit`, one of each run; `runs` where one value stands for more of them."""
         median = statistics.median(values)
         fraction = None
         if limit:
@@ -75,9 +97,9 @@ class Record:
             includes=tuple(includes),
             limit=limit[0] if limit else "",
             fraction_of_limit=fraction,
-            median=statistics.median(seconds),
-            spread=(max(values) - min(values)) / median,
-            runs=len(values),
+            median=statistics.median(seconds) if seconds else 0.0,
+            spread=(max(values) - min(values)) / median if len(values) > 1 else 0.0,
+            runs=len(values) if runs is None else runs,
             driver=_driver_version() if device.kind == "cuda" else device.driver_version,
             cuda=device.driver_version if device.kind == "cuda" else "",
             commit=commit_hash(),
@@ -88,13 +110,23 @@ class Record:
         )
 
 
+def load_average() -> dict[str, str | int | float]:
+    """What else the machine did, for the settings of a record that other work disturbs."""
+    return {"load_average": round(os.getloadavg()[0], 1), "cores": os.cpu_count() or 1}
+
+
 def _command(arguments: Sequence[str]) -> str:
     """The command line, without where the results went."""
-    kept = list(arguments[1:])
-    while "--output" in kept:
-        at = kept.index("--output")
-        del kept[at : at + 2]
-    return shlex.join(["verifier", *kept])
+    script = Path(arguments[0]).resolve()
+    named = script.suffix == ".py" and script.name != "__main__.py"
+    kept = ["python", f"{script.parent.name}/{script.name}"] if named else ["verifier"]
+    rest = iter(arguments[1:])
+    for argument in rest:
+        if argument in _RESULTS:
+            next(rest, None)
+        elif argument.partition("=")[0] not in _RESULTS:
+            kept.append(argument)
+    return shlex.join(kept)
 
 
 @lru_cache

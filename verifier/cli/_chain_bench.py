@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from node_adapter.chain import Pool
 from node_adapter.chain.experiment import Measured, library_cost_s, measure, middleware_cost_s, predicted_gain
 from node_adapter.client import Algorithm
-from verifier.bench.records import Record
+from verifier.bench.records import Record, load_average
 from verifier.drivers import list_devices
 from verifier.errors import VerifierError
 
@@ -195,7 +194,7 @@ def records_of(results: Sequence[Result], pool: Pool, validators: int, block: in
             "gain": round(result.gain, 3),
             "cpu_gain": round(result.cpu_gain, 3),
             "amdahl_gain": round(result.predicted_gain, 3),
-            "load_average": round(os.getloadavg()[0], 1),
+            **load_average(),
         }
         name = pool.algorithm.name.lower().replace("_", "-")
         when = "receipt" if result.early else "proposal"
