@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from verifier.api._cipher_keys import Indices
 from verifier.api._cipher_modes import CELL_BYTES, CHAIN_BYTES, Messages, Operations
 from verifier.api._cipher_stripes import Lengths, add_to_counters
-from verifier.api._schemes import enum_name
+from verifier.api._schemes import one_of, read_priority
 from verifier.api._shared import refuse_shared
 from verifier.api.requests import Catalogue, Limits
 from verifier.ciphers import CIPHERS, GCM_TAG_BYTES, Cipher
@@ -27,29 +26,10 @@ __all__ = [
     "Transform",
     "check_key",
     "initial_blocks",
-    "read_priority",
 ]
 
 _MAX_GCM_BYTES = ((1 << 32) - 2) * 16  # SP 800-38D, 5.2.1.1
 _BYTE_ORDERS = {"LOW_FIRST": 0, "HIGH_FIRST": 1}
-
-
-def _name(enum: Any, number: int) -> str | None:
-    """The value's name without its prefix, "" for UNSPECIFIED, None where the contract has none."""
-    values = enum.DESCRIPTOR.values_by_number
-    if number not in values:
-        return None
-    return "" if number == 0 else str(values[number].name).removeprefix(values[0].name.removesuffix("UNSPECIFIED"))
-
-
-def _one_of(field: str, enum: Any, number: int, accepted: tuple[str, ...]) -> str:
-    name = _name(enum, number)
-    if name and name in accepted:
-        return name
-    given = (
-        f"{number} is not a value of the contract" if name is None else f"{name} is not accepted" if name else None
-    )
-    raise RequestError(field, f"{given or 'not set'}; accepted are {', '.join(accepted)}")
 
 
 def _unset(field: str, number: int, why: str) -> None:
@@ -98,7 +78,7 @@ class CipherScheme:
 
 def check_key(algorithm: int, key: bytes) -> Cipher:
     """The cipher of a key. Raises RequestError naming the sizes that it may have."""
-    cipher = CIPHERS[_one_of("algorithm", pb.CipherAlgorithm, algorithm, tuple(CIPHERS))]
+    cipher = CIPHERS[one_of("algorithm", pb.CipherAlgorithm, algorithm, tuple(CIPHERS))]
     if len(key) not in cipher.key_bytes:
         sizes = ", ".join(map(str, cipher.key_bytes))
         raise RequestError("key", f"{len(key)} bytes; keys of {cipher.name} have {sizes}")
@@ -112,13 +92,6 @@ def _not_loaded(cipher: Cipher) -> NotServedError:
         f"no loaded plugin has {cipher.name}: ask the operator for `verifier plugin load {cipher.plugin}`, or for "
         f'plugins.load = ["auto", "{cipher.plugin}"] in the daemon\'s settings',
     )
-
-
-def read_priority(number: int) -> Priority:
-    """Raises RequestError."""
-    if enum_name("priority", number) is None:
-        raise RequestError("priority", f"{number} is not a value of the contract; they are 0 to 4")
-    return Priority(number or Priority.POOL)
 
 
 def initial_blocks(scheme: CipherScheme, iv: Bytes, first_block: int) -> Bytes:
@@ -170,20 +143,20 @@ class CipherRequests:
 
     def scheme(self, scheme: pb.CipherScheme, *, streams: bool = False) -> CipherScheme:
         """Raises RequestError naming the field and what is accepted, NotServedError saying how to load the plugin."""
-        cipher = CIPHERS[_one_of("scheme.algorithm", pb.CipherAlgorithm, scheme.algorithm, tuple(CIPHERS))]
-        mode = _one_of("scheme.mode", pb.CipherMode, scheme.mode, cipher.modes)
+        cipher = CIPHERS[one_of("scheme.algorithm", pb.CipherAlgorithm, scheme.algorithm, tuple(CIPHERS))]
+        mode = one_of("scheme.mode", pb.CipherMode, scheme.mode, cipher.modes)
         directions = ("ENCRYPT", "DECRYPT", *(("AUTHENTICATE",) if streams and mode == "GCM" else ()))
-        direction = _one_of("scheme.direction", pb.Direction, scheme.direction, directions)
+        direction = one_of("scheme.direction", pb.Direction, scheme.direction, directions)
         option: dict[str, int] = {}
         if cipher.name == "HIGHT":
-            order = _one_of("scheme.byte_order", pb.CipherByteOrder, scheme.byte_order, tuple(_BYTE_ORDERS))
+            order = one_of("scheme.byte_order", pb.CipherByteOrder, scheme.byte_order, tuple(_BYTE_ORDERS))
             option["byte_order"] = _BYTE_ORDERS[order]
         else:
             _unset("scheme.byte_order", scheme.byte_order, f"{cipher.name} has one byte order")
         gost = False
         if mode == "CTR":
             formats = ("FULL_BLOCK", *(("GOST_HALF_BLOCK",) if cipher.name == "KUZNYECHIK" else ()))
-            wanted = _one_of("scheme.counter_format", pb.CounterFormat, scheme.counter_format, formats)
+            wanted = one_of("scheme.counter_format", pb.CounterFormat, scheme.counter_format, formats)
             gost = wanted == "GOST_HALF_BLOCK"
         else:
             _unset("scheme.counter_format", scheme.counter_format, f"{mode} has no counter of the caller's")

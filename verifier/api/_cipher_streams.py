@@ -19,7 +19,8 @@ import numpy as np
 from verifier.api._calls import CallLimit, abort, caller_of, check_parsed, deadline_of, wait
 from verifier.api._cipher_keys import KeyStore
 from verifier.api._cipher_message import MessageStart, MessageStream, Step
-from verifier.api._cipher_requests import CipherRequests, CipherScheme, initial_blocks, read_priority
+from verifier.api._cipher_requests import CipherRequests, CipherScheme, initial_blocks
+from verifier.api._schemes import read_priority
 from verifier.api.status import status_of
 from verifier.ciphers import GCM_TAG_BYTES
 from verifier.errors import CapacityError, RequestError, StoppingError

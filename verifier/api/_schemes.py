@@ -8,10 +8,11 @@ from typing import Any
 
 from verifier.errors import RequestError
 from verifier.manifest import Operation
+from verifier.scheduling import Priority
 from verifier.schemes import DEFAULT_SM2_USER_ID, MAX_SM2_USER_ID_BYTES
 from verifier.v1 import verifier_pb2 as pb
 
-__all__ = ["Scheme", "enum_name", "enum_number", "read_scheme", "required"]
+__all__ = ["Scheme", "enum_name", "enum_number", "one_of", "read_priority", "read_scheme", "required"]
 
 _ENUMS: dict[str, Any] = {
     "algorithm": pb.Algorithm,
@@ -28,14 +29,18 @@ _HASH_OF = {"SM2": "SM3"}  # algorithms that define their hash
 _USER_ID = "sm2_user_id"
 
 
-def enum_name(parameter: str, number: int) -> str | None:
-    """The name of an enum's value without its prefix, "" for UNSPECIFIED, None where the contract has none."""
-    values = _ENUMS[parameter].DESCRIPTOR.values_by_number
+def _name(enum: Any, number: int) -> str | None:
+    values = enum.DESCRIPTOR.values_by_number
     if number not in values:
         return None
     prefix = values[0].name.removesuffix("UNSPECIFIED")
     name: str = values[number].name.removeprefix(prefix)
     return "" if number == 0 else name
+
+
+def enum_name(parameter: str, number: int) -> str | None:
+    """The name of an enum's value without its prefix, "" for UNSPECIFIED, None where the contract has none."""
+    return _name(_ENUMS[parameter], number)
 
 
 def enum_number(parameter: str, name: str) -> int:
@@ -47,8 +52,14 @@ def enum_number(parameter: str, name: str) -> int:
 
 
 def required(field: str, parameter: str, number: int, accepted: tuple[str | int, ...]) -> str:
-    """The name of a value that must be set and accepted. Raises RequestError naming what is accepted."""
-    name = enum_name(parameter, number)
+    """As `one_of`, for a parameter of manifests."""
+    return one_of(field, _ENUMS[parameter], number, accepted)
+
+
+def one_of(field: str, enum: Any, number: int, accepted: tuple[str | int, ...]) -> str:
+    """The name, without its prefix, of a value that must be set and accepted. Raises RequestError naming what is
+    accepted."""
+    name = _name(enum, number)
     if name and name in accepted:
         return name
     given = (
@@ -59,6 +70,13 @@ def required(field: str, parameter: str, number: int, accepted: tuple[str | int,
         else "not set"
     )
     raise RequestError(field, f"{given}; accepted are {', '.join(map(str, accepted))}")
+
+
+def read_priority(number: int) -> Priority:
+    """A request's priority; POOL where it names none. Raises RequestError."""
+    if enum_name("priority", number) is None:
+        raise RequestError("priority", f"{number} is not a value of the contract; they are 0 to 4")
+    return Priority(number or Priority.POOL)
 
 
 @dataclass(frozen=True, slots=True)

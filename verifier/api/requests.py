@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from verifier.api._lift import KINDS, ColumnarRequest, Given, request_digest
-from verifier.api._schemes import Scheme, enum_name, enum_number, read_scheme, required
+from verifier.api._schemes import Scheme, enum_name, enum_number, read_priority, read_scheme, required
 from verifier.api._shared import refuse_shared
 from verifier.errors import NotServedError, RequestError
 from verifier.keys import (
@@ -85,7 +85,7 @@ class Requests:
         digest = _digest("Verify", request)
         if not scheme.indexed:
             batch = self._batch(resolved, scheme, items, columns)
-            return Prepared(batch, _priority(request.priority), _NO_ITEMS, columns_digest=digest)
+            return Prepared(batch, read_priority(request.priority), _NO_ITEMS, columns_digest=digest)
         keys = self._named_keys(operation.algorithm, request)
         limit = self._limits.max_batch_bytes
         indices, refused, key_bytes = resolve(keys, _indices(request.key, items), limit)
@@ -94,7 +94,7 @@ class Requests:
         self._check_bytes(batch.nbytes + key_bytes)
         at = operation.inputs.index("key")
         named = NamedBatch(batch.key, items, batch.inputs, at, keys, indices, refused)
-        return Prepared(named, _priority(request.priority), refused, columns_digest=digest)
+        return Prepared(named, read_priority(request.priority), refused, columns_digest=digest)
 
     def recover(self, request: pb.RecoverRequest | ColumnarRequest) -> Prepared:
         """Raises RequestError naming field and limit, NotServedError."""
@@ -112,7 +112,7 @@ class Requests:
         digest = _digest("Recover", request)
         return Prepared(
             batch,
-            _priority(request.priority),
+            read_priority(request.priority),
             _NO_ITEMS,
             _output_bytes(resolved),
             bool(request.address_hash),
@@ -128,8 +128,13 @@ class Requests:
         resolved = self._catalogue.resolve("digest", name)
         scheme = Scheme({}, {}, b"", False)
         batch = self._batch(resolved, scheme, items, {"input": request.input})
-        digest = _digest("Digest", request)
-        return Prepared(batch, _priority(request.priority), _NO_ITEMS, _output_bytes(resolved), columns_digest=digest)
+        return Prepared(
+            batch,
+            read_priority(request.priority),
+            _NO_ITEMS,
+            _output_bytes(resolved),
+            columns_digest=_digest("Digest", request),
+        )
 
     def keys(self, request: pb.RegisterKeysRequest) -> tuple[KeySet, Batch | None]:
         """The keys, and the batch that finds out which of them are keys.
@@ -277,9 +282,3 @@ def _with_key_encoding(scheme: Scheme, keys: KeySet, accepted: tuple[str | int, 
 
 def _output_bytes(resolved: Resolved) -> tuple[int, ...]:
     return tuple(output.bytes for output in resolved.operation.outputs)
-
-
-def _priority(number: int) -> Priority:
-    if enum_name("priority", number) is None:
-        raise RequestError("priority", f"{number} is not a value of the contract; they are 0 to 4")
-    return Priority(number or Priority.POOL)
