@@ -8,11 +8,12 @@ from typing import Any
 
 from verifier.errors import RequestError
 from verifier.manifest import Operation
+from verifier.registry import parameter_number
 from verifier.scheduling import Priority
 from verifier.schemes import DEFAULT_SM2_USER_ID, MAX_SM2_USER_ID_BYTES
 from verifier.v1 import verifier_pb2 as pb
 
-__all__ = ["Scheme", "enum_name", "enum_number", "one_of", "read_priority", "read_scheme", "required"]
+__all__ = ["Scheme", "enum_name", "one_of", "read_priority", "read_scheme", "required"]
 
 _ENUMS: dict[str, Any] = {
     "algorithm": pb.Algorithm,
@@ -41,14 +42,6 @@ def _name(enum: Any, number: int) -> str | None:
 def enum_name(parameter: str, number: int) -> str | None:
     """The name of an enum's value without its prefix, "" for UNSPECIFIED, None where the contract has none."""
     return _name(_ENUMS[parameter], number)
-
-
-def enum_number(parameter: str, name: str) -> int:
-    """The number of a value named without its prefix."""
-    descriptor = _ENUMS[parameter].DESCRIPTOR
-    prefix = descriptor.values_by_number[0].name.removesuffix("UNSPECIFIED")
-    number: int = descriptor.values_by_name[prefix + name].number
-    return number
 
 
 def required(field: str, parameter: str, number: int, accepted: tuple[str | int, ...]) -> str:
@@ -107,7 +100,7 @@ def read_scheme(
         accepted = tuple(n for n in operation.parameters.get("address_hash", ()) if n != "UNSPECIFIED")
         names["address_hash"] = required("address_hash", "address_hash", address_hash, accepted or ("none",))
     numbers = {
-        name: value if isinstance(value, int) else enum_number(name, value)
+        name: parameter_number(name, value)
         for name, value in names.items()
         if name in operation.parameters and value in operation.parameters[name]
     }

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from verifier.api._lift import KINDS, ColumnarRequest, Given, request_digest
-from verifier.api._schemes import Scheme, enum_name, enum_number, read_priority, read_scheme, required
+from verifier.api._schemes import Scheme, enum_name, read_priority, read_scheme, required
 from verifier.api._shared import refuse_shared
 from verifier.errors import NotServedError, RequestError
 from verifier.keys import (
@@ -24,7 +24,7 @@ from verifier.keys import (
     resolve,
 )
 from verifier.model import Batch, BatchResult, Column
-from verifier.registry import Instance, Resolved
+from verifier.registry import Instance, Resolved, parameter_number
 from verifier.scheduling import Priority
 from verifier.schemes import fixed_width
 from verifier.v1 import verifier_pb2 as pb
@@ -271,7 +271,7 @@ def _indices(message: pb.Column | Given, items: int) -> Indices:
 def _with_key_encoding(scheme: Scheme, keys: KeySet, accepted: tuple[str | int, ...]) -> Scheme:
     if keys.encoding not in accepted:
         raise RequestError("key_set", f"its keys are {keys.encoding}; accepted are {', '.join(map(str, accepted))}")
-    number = enum_number("key_encoding", keys.encoding)
+    number = parameter_number("key_encoding", keys.encoding)
     return Scheme(
         {**scheme.names, "key_encoding": keys.encoding},
         {**scheme.numbers, "key_encoding": number},

@@ -15,8 +15,7 @@ from verifier.keys._memory import TableShape
 from verifier.keys._sets import KeySet, Mask, gather, key_codes
 from verifier.keys._slots import Generations, Places, Slots
 from verifier.model import Batch, BatchKey, BatchResult, Code, Column
-from verifier.registry import Instance
-from verifier.registry._parameters import parameter_number
+from verifier.registry import Instance, parameter_number
 
 __all__ = ["DeviceTables", "TableWorker"]
 

@@ -18,7 +18,7 @@ from verifier.keys._sets import KeySet, Names
 from verifier.keys._tables import AlgorithmTables, KeyTables
 from verifier.manifest import Operation
 from verifier.model import Batch, Bytes, Column
-from verifier.registry._parameters import parameter_number
+from verifier.registry import parameter_number
 
 __all__ = ["Promotion"]
 

@@ -8,6 +8,7 @@ from verifier.registry._bundle import bundle_bytes, read_bundle
 from verifier.registry._folders import common_folder, find_source, plugin_paths, read_source, shipped_folder
 from verifier.registry._instance import Instance, InstanceStatus, Lease, Resolved, State
 from verifier.registry._options import RegistryOptions
+from verifier.registry._parameters import parameter_number
 from verifier.registry._registry import Registry
 from verifier.registry._source import PluginSource
 from verifier.registry._startup import load_all
@@ -36,6 +37,7 @@ __all__ = [
     "common_folder",
     "find_source",
     "load_all",
+    "parameter_number",
     "plugin_paths",
     "read_bundle",
     "read_lock",

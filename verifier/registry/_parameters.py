@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from verifier.errors import ManifestError
@@ -13,6 +14,7 @@ __all__ = ["allowed_numbers", "parameter_number"]
 _ENUM_OF = {"address_hash": "Hash"}  # parameters that are not named like their enum
 
 
+@lru_cache(1024)  # every request asks for a few of the manifests' values
 def parameter_number(parameter: str, value: str | int) -> int:
     """The number of `value` in the contract's enum for `parameter` (input_kind: InputKind); integers stand for
     themselves. Raises ManifestError where the contract has no such enum or name."""
