@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import grpc
@@ -28,6 +29,7 @@ __all__ = [
     "lifter",
     "parser",
     "wait",
+    "wait_in_call",
 ]
 
 T = TypeVar("T")
@@ -107,6 +109,17 @@ def wait(future: Future[T], deadline: float | None) -> T:
     except FutureTimeoutError:
         future.cancel()
         raise DeadlineError("the deadline passed before the batch was done") from None
+
+
+def wait_in_call(future: Future[T], context: grpc.ServicerContext, deadline: float | None) -> T:
+    """As `wait`, and cancels the work where the call ends first."""
+    if not context.add_callback(partial(_cancel, future)):
+        future.cancel()
+    return wait(future, deadline)
+
+
+def _cancel(future: Future[Any]) -> None:
+    future.cancel()
 
 
 class CallMetrics(Protocol):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import grpc
 from google.protobuf.message import Message
 
-from verifier.api._calls import CallLimit, CallMetrics, caller_of, deadline_of, guarded, lifter, wait
+from verifier.api._calls import CallLimit, CallMetrics, caller_of, deadline_of, guarded, lifter, wait_in_call
 from verifier.api._lift import KINDS, ColumnarRequest
 from verifier.api._operations import Backend
 from verifier.api._streams import Streams
@@ -60,13 +58,7 @@ class ColumnCalls:
             with self.calls:
                 deadline = deadline_of(context)
                 pending = self._backend.submit(rpc, request, deadline=deadline, caller=caller_of(context))
-                if not context.add_callback(partial(_cancel, pending.future)):
-                    pending.future.cancel()
-                wait(pending.future, deadline)
+                wait_in_call(pending.future, context, deadline)
                 return pending.answer()
 
         return call
-
-
-def _cancel(future: Future[Any]) -> None:
-    future.cancel()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import grpc
 import numpy as np
 
-from verifier.api._calls import CallLimit, caller_of, deadline_of, guarded, parser, wait
+from verifier.api._calls import CallLimit, caller_of, deadline_of, guarded, parser, wait_in_call
 from verifier.api._cipher_keys import KeyStore
 from verifier.api._cipher_modes import CELL_BYTES, Done
 from verifier.api._cipher_requests import CipherRequests, check_key
@@ -108,9 +107,7 @@ class CipherService:
 
             def run(batch: Batch) -> BatchResult:
                 future = self._scheduler.submit(batch, deadline=deadline, priority=read.priority, caller=caller)
-                if not context.add_callback(partial(_cancel, future)):
-                    future.cancel()
-                return wait(future, deadline)
+                return wait_in_call(future, context, deadline)
 
             with self._keys.use("keys", read.keys, read.scheme.cipher.name, caller) as keys:
                 if read.short:
@@ -149,10 +146,6 @@ class CipherService:
         shown.served_by = instance.label
         shown.devices.extend(worker.device.id for worker in instance.workers)
         return shown
-
-
-def _cancel(future: Any) -> None:
-    future.cancel()
 
 
 def _answer(request_id: int, done: Done) -> pb.TransformResponse:

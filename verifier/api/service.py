@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import grpc
 
-from verifier.api._calls import caller_of, deadline_of, guarded, parser, wait
+from verifier.api._calls import caller_of, deadline_of, guarded, parser, wait_in_call
 from verifier.api._columnar import CallLimits, ColumnCalls
 from verifier.api._operations import Operations
 from verifier.api._shared import SharedRegions
@@ -86,9 +84,7 @@ class VerifierService:
     def _run_batch(self, batch: Batch, priority: Priority, context: grpc.ServicerContext) -> BatchResult:
         deadline = deadline_of(context)
         future = self.scheduler.submit(batch, deadline=deadline, priority=priority, caller=caller_of(context))
-        if not context.add_callback(partial(_cancel, future)):
-            future.cancel()
-        return wait(future, deadline)
+        return wait_in_call(future, context, deadline)
 
     def _register_keys(
         self, request: pb.RegisterKeysRequest, context: grpc.ServicerContext
@@ -136,10 +132,6 @@ class VerifierService:
             preferred_items=min(self._options.preferred_items(), limits.max_items),
             operations=operations,
         )
-
-
-def _cancel(future: Future[BatchResult]) -> None:
-    future.cancel()
 
 
 def _device_ids(workers: Sequence[Any]) -> list[str]:
