@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 
+from verifier.bench.processes import children
 from verifier.v1 import verifier_pb2 as pb
 from verifier.v1 import verifier_pb2_grpc as rpc
 
@@ -88,15 +88,7 @@ class DaemonProcess:
 
     def workers(self) -> list[int]:
         """Process ids of the device processes: children that run the workers' code."""
-        found = []
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            # Threads and processes end while one looks.
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                for child in (task / "children").read_text().split():
-                    if b"verifier.workers" in Path(f"/proc/{child}/cmdline").read_bytes():
-                        found.append(int(child))
-        found.sort()
-        return found
+        return children(self.process.pid, "verifier.workers")
 
     def stop(self, number: int | None = signal.SIGTERM, timeout_s: float = 60) -> int:
         """Sends a signal unless it is None, and returns the exit status."""

@@ -1,8 +1,7 @@
-"""What tests of front ends and shared memory look at: processes, descriptors, mappings, and raw registrations."""
+"""What tests of front ends and shared memory look at: processes, mappings, and raw registrations."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import socket
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from _daemon_process import DaemonProcess
 
+from verifier.bench.processes import children
 from verifier.v1 import verifier_pb2 as pb
 
 TIMEOUT_S = 60
@@ -25,24 +25,8 @@ def until(condition, timeout_s: float = TIMEOUT_S) -> None:
         time.sleep(0.02)
 
 
-def children(daemon: DaemonProcess, code: bytes) -> list[int]:
-    """Process ids of the daemon's children that run this code."""
-    found = []
-    for task in Path(f"/proc/{daemon.process.pid}/task").iterdir():
-        # Threads and processes end while one looks.
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for child in (task / "children").read_text().split():
-                if code in Path(f"/proc/{child}/cmdline").read_bytes():
-                    found.append(int(child))
-    return sorted(found)
-
-
 def front_ends(daemon: DaemonProcess) -> list[int]:
-    return children(daemon, b"verifier.frontend")
-
-
-def descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - counts, and reads nothing
+    return children(daemon.process.pid, "verifier.frontend")
 
 
 def mappings(pid: int, name: str) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from _daemon_process import DaemonProcess
 
+from verifier.bench.processes import open_files, private_bytes
 from verifier.drivers import open_driver
 
 MIB = 1 << 20
@@ -25,10 +26,10 @@ class Memory:
         self.device: list[int] = []  # bytes that are not free
 
     def note(self) -> None:
-        processes = [Path(f"/proc/{pid}") for pid in self._pids]
-        self.host.append(sum(_private(process) for process in processes))
-        self.mappings.append(sum(_libraries(process) for process in processes))
-        self.files.append(sum(len(list((process / "fd").iterdir())) for process in processes))
+        # Of their own alone: the slots' pages are shared and bounded, and become resident when they are first used.
+        self.host.append(sum(map(private_bytes, self._pids)))
+        self.mappings.append(sum(map(_libraries, self._pids)))
+        self.files.append(sum(map(open_files, self._pids)))
         if self._driver is not None:
             self.device.append(-self._driver.memory_free_bytes())
 
@@ -45,15 +46,9 @@ class Memory:
             assert rise(self.device) < 32 * MIB
 
 
-def _private(process: Path) -> int:
-    """Bytes of its own. The slots' pages are shared and bounded, and become resident when they are first used."""
-    lines = (process / "status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) << 10
-
-
-def _libraries(process: Path) -> int:
+def _libraries(pid: int) -> int:
     """Executable mappings: each loaded plugin has one."""
-    return sum(line.split()[1] == "r-xp" for line in (process / "maps").read_text().splitlines())
+    return sum(line.split()[1] == "r-xp" for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
 
 
 def rise(values: list[int]) -> float:

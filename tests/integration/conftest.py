@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 from _daemon_process import PARITY, DaemonProcess
 
+from node_adapter.client import CipherClient
+
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory):
@@ -26,6 +28,13 @@ def cipher_daemon(tmp_path_factory):
     )
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="module")
+def client(cipher_daemon):
+    """A client of the daemon with ciphers."""
+    with CipherClient(cipher_daemon.address, timeout_s=120) as made:
+        yield made
 
 
 @pytest.fixture

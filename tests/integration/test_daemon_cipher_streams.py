@@ -8,36 +8,20 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from _cipher_schemes import CBC, CTR, ECB, GCM, scheme_of
 from _daemon_process import DaemonProcess
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from node_adapter.client import (
-    CipherAlgorithm,
-    CipherByteOrder,
-    CipherClient,
-    CipherMode,
-    CipherScheme,
-    Direction,
-)
+from node_adapter.client import CipherAlgorithm, CipherClient, CipherMode, Direction
 from node_adapter.errors import CapacityError, DeadlineError, RefusedError
 from verifier.v1 import cipher_pb2 as pb
 from verifier.v1 import cipher_pb2_grpc as rpc
 
 SEED = 6
 KEY = random.Random(SEED).randbytes(32)
-GCM = CipherScheme(CipherAlgorithm.AES, CipherMode.GCM)
-CTR = CipherScheme(CipherAlgorithm.AES, CipherMode.CTR)
-CBC = CipherScheme(CipherAlgorithm.AES, CipherMode.CBC)
-ECB = CipherScheme(CipherAlgorithm.AES, CipherMode.ECB)
-HIGHT = CipherScheme(CipherAlgorithm.HIGHT, CipherMode.CTR, CipherByteOrder.LOW_FIRST)
+HIGHT = scheme_of(CipherAlgorithm.HIGHT, CipherMode.CTR)
 HELD = 1 << 20  # the fixture's cipher.stream_held_bytes
-
-
-@pytest.fixture(scope="module")
-def client(cipher_daemon):
-    with CipherClient(cipher_daemon.address, timeout_s=120) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,9 @@ from _daemon_process import (
     parity_request,
     parity_scheme,
 )
-from _front_ends import TIMEOUT_S, descriptors, front_ends, mappings, until
+from _front_ends import TIMEOUT_S, front_ends, mappings, until
 
+from verifier.bench.processes import open_files
 from verifier.v1 import cipher_pb2, cipher_pb2_grpc
 from verifier.v1 import verifier_pb2 as pb
 from verifier.v1 import verifier_pb2_grpc as rpc
@@ -43,11 +44,11 @@ def stub_of_each(daemon) -> dict[int, rpc.VerifierStub]:
     found: dict[int, rpc.VerifierStub] = {}
     kept = []
     for _ in range(64):
-        before = {pid: descriptors(pid) for pid in front_ends(daemon)}
+        before = {pid: open_files(pid) for pid in front_ends(daemon)}
         channel = channels(daemon, 1)[0]
         stub = rpc.VerifierStub(channel)
         stub.GetLimits(pb.GetLimitsRequest(), timeout=TIMEOUT_S)
-        rise = {pid: descriptors(pid) - before[pid] for pid in before}
+        rise = {pid: open_files(pid) - before[pid] for pid in before}
         pid = max(rise, key=lambda pid: rise[pid])
         if pid not in found and rise[pid] > 0:
             found[pid] = stub
@@ -234,7 +235,7 @@ def test_clients_that_vanish_leave_nothing_behind(start):
     processes = [daemon.process.pid, *front_ends(daemon), *daemon.workers()]
 
     def settled() -> list[int]:
-        return [descriptors(pid) for pid in processes]
+        return [open_files(pid) for pid in processes]
 
     time.sleep(0.5)
     before = settled()

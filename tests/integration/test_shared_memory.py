@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 import pytest
 from _daemon_process import ROOT, DaemonProcess, assert_right, bits, digests, parity_request, parity_scheme
-from _front_ends import SEALS, TIMEOUT_S, Registrar, descriptors, mappings, memfd, until
+from _front_ends import SEALS, TIMEOUT_S, Registrar, mappings, memfd, until
 
 from node_adapter.client import (
     Algorithm,
@@ -24,6 +24,7 @@ from node_adapter.client import (
     VerifierClient,
 )
 from node_adapter.errors import CapacityError, UnavailableError
+from verifier.bench.processes import open_files
 from verifier.bench.signatures import make_signatures
 from verifier.regions import map_memory
 from verifier.v1 import verifier_pb2 as pb
@@ -253,7 +254,7 @@ def test_clients_that_are_killed_leave_nothing_behind(daemon, address):
     """kill -9 amid batches, several times: regions, mappings and descriptors as before."""
     (worker,) = daemon.workers()
     daemon.stub.Verify(parity_request(digests(LARGE, 3)), timeout=TIMEOUT_S)
-    before = descriptors(daemon.process.pid)
+    before = open_files(daemon.process.pid)
     code = CLIENT.format(
         folder=str(ROOT / "tests" / "integration"),
         memory=address,
@@ -271,18 +272,18 @@ def test_clients_that_are_killed_leave_nothing_behind(daemon, address):
     until(lambda: daemon.metrics()["verifier_shared_regions"] == 0)
     for pid in (daemon.process.pid, worker):
         until(lambda pid=pid: mappings(pid, "verifier-test") == 0)
-    until(lambda: descriptors(daemon.process.pid) <= before)
+    until(lambda: open_files(daemon.process.pid) <= before)
     assert_right(daemon.stub.Verify(parity_request(digests(50, 4)), timeout=TIMEOUT_S), digests(50, 4))
 
 
 def test_half_a_registration_and_rubbish(daemon, address):
     """A client that stops amid a message, one that sends no message, and one that sends too much."""
-    before = descriptors(daemon.process.pid)
+    before = open_files(daemon.process.pid)
     for data in (b"\x08\0\0", b"\x04\0\0\0\xff\xff\xff\xff", b"\xff\xff\xff\xff"):
         registrar = Registrar(address)
         registrar.socket.sendall(data)
         registrar.close()
-    until(lambda: descriptors(daemon.process.pid) <= before)
+    until(lambda: open_files(daemon.process.pid) <= before)
     registrar = Registrar(address)
     fd = memfd(MEMORY)
     assert registrar.ask((fd,), register_bytes=MEMORY).code == 0
