@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from verifier.keys._sets import Indices, KeySet, gather
+from verifier.gather import gather
+from verifier.keys._sets import Indices, KeySet
 from verifier.model import Batch, BatchKey, BatchResult, Bytes, Code, Column, Timings
 
-__all__ = ["NamedBatch", "Positions", "joined", "left_open", "not_in_a_table", "some_of"]
+__all__ = ["NamedBatch", "Positions", "joined", "not_in_a_table", "some_of"]
 
 Positions = npt.NDArray[np.intp]
 
@@ -44,11 +45,6 @@ def some_of(batch: Batch, positions: Positions) -> Batch:
 
 def _bits(bitmap: Bytes, items: int) -> npt.NDArray[np.uint8]:
     return np.unpackbits(bitmap, count=items, bitorder="little")
-
-
-def left_open(items: int) -> BatchResult:
-    """The result of items that are not decided."""
-    return BatchResult.undetermined(items)
 
 
 def joined(items: int, pieces: list[tuple[Positions | None, BatchResult]]) -> BatchResult:

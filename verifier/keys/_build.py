@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from verifier.drivers import DeviceInfo
+from verifier.gather import gather
 from verifier.keys._memory import TableShape
-from verifier.keys._sets import KeySet, Mask, gather, key_codes
+from verifier.keys._sets import KeySet, Mask, key_codes
 from verifier.keys._slots import Generations, Places, Slots
 from verifier.model import Batch, BatchKey, BatchResult, Code, Column
 from verifier.registry import Instance, parameter_number

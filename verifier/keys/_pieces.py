@@ -9,7 +9,7 @@ from concurrent.futures import Future
 import numpy as np
 
 from verifier.errors import NotServedError
-from verifier.keys._batches import Positions, joined, left_open, not_in_a_table
+from verifier.keys._batches import Positions, joined, not_in_a_table
 from verifier.keys._sets import Indices
 from verifier.model import Batch, BatchResult
 
@@ -79,7 +79,7 @@ class Pieces:
         try:
             self._take(positions, items, done, by_table)
         except Exception as error:
-            self._keep(positions, left_open(items), error)
+            self._keep(positions, BatchResult.undetermined(items), error)
         self._close()
 
     def _take(self, positions: Positions | None, items: int, done: Future[BatchResult], by_table: bool) -> None:
@@ -88,7 +88,7 @@ class Pieces:
             # The plugin that came meanwhile keeps no tables.
             self._begin(positions, self._plain(positions), False)
         elif done.cancelled() or error is not None:
-            self._keep(positions, left_open(items), error)
+            self._keep(positions, BatchResult.undetermined(items), error)
         else:
             self._keep(positions, done.result())
             if by_table:
@@ -101,7 +101,7 @@ class Pieces:
             return
         where = again if positions is None else positions[again]
         # What the device said of them is no verdict, whatever becomes of the second run.
-        self._keep(where, left_open(where.size))
+        self._keep(where, BatchResult.undetermined(where.size))
         everything = where.size == self._items
         self._begin(None if everything else where, self._plain(None if everything else where), False)
 

@@ -23,7 +23,6 @@ __all__ = [
     "KeySets",
     "Mask",
     "Names",
-    "gather",
     "key_codes",
     "key_table",
     "resolve",
@@ -32,7 +31,6 @@ __all__ = [
 INDEX_BYTES = 4
 MAX_KEY_BYTES = 1024  # of one registered key: an SPKI of these curves has 91 bytes
 _RAW_BYTES = 64
-_GATHERED_BYTES = 1 << 20  # at once
 
 Indices = npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.bool_]
@@ -120,35 +118,6 @@ def resolve(keys: KeySet, indices: Indices, max_bytes: int) -> tuple[Indices, In
     if nbytes > max_bytes:
         raise RequestError("key", f"the named keys have {nbytes} bytes; the limit of a batch is {max_bytes}")
     return safe, np.flatnonzero(wrong).astype(np.uint32), nbytes
-
-
-def gather(column: Column, items: npt.NDArray[np.integer]) -> Column:
-    """The column of the named items, in their order."""
-    if column.offsets is None:
-        if not column.stride:
-            return column
-        return Column(column.data.reshape(-1, column.stride)[items].reshape(-1), column.stride)
-    starts = column.offsets[:-1].astype(np.int64)[items]
-    sizes = np.diff(column.offsets).astype(np.int64)[items]
-    offsets = np.zeros(items.size + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return Column(_gathered(column.data, starts, offsets), 0, offsets.astype(np.uint32))
-
-
-def _gathered(source: Bytes, starts: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> Bytes:
-    """Values from `starts` on, each put at its offset. Some at a time: the index of a byte takes eight bytes."""
-    found = np.empty(int(offsets[-1]), np.uint8)
-    begin = 0
-    while begin < starts.size:
-        end = max(int(np.searchsorted(offsets, offsets[begin] + _GATHERED_BYTES, side="right")) - 1, begin + 1)
-        at, to = int(offsets[begin]), int(offsets[end])
-        if end == begin + 1:
-            found[at:to] = source[int(starts[begin]) : int(starts[begin]) + to - at]
-        else:
-            shift = np.repeat(starts[begin:end] - offsets[begin:end], np.diff(offsets[begin : end + 1]))
-            found[at:to] = source[np.arange(at, to) + shift]
-        begin = end
-    return found
 
 
 def key_codes(codes: Bytes) -> Mask:

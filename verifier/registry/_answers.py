@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from verifier.errors import ManifestError
+from verifier.gather import gather
 from verifier.manifest import Manifest, Name, Symbol
 from verifier.model import Batch, BatchKey, Bytes, Code, Column
 from verifier.registry._parameters import parameter_number
@@ -83,7 +84,7 @@ class Group:
     def tiled(self, items: int) -> tuple[Batch, npt.NDArray[np.intp]]:
         """A batch of `items` items that repeats the cases in order, and which case each item is."""
         cases = np.arange(items) % len(self)
-        columns = tuple(_take(column, cases) for column in self.inputs)
+        columns = tuple(gather(column, cases) for column in self.inputs)
         return Batch(self.key, items, columns), cases
 
     def valid(self) -> Group | None:
@@ -95,7 +96,7 @@ class Group:
             self.operation_index,
             self.key,
             tuple(self.ids[case] for case in cases),
-            tuple(_take(column, cases) for column in self.inputs),
+            tuple(gather(column, cases) for column in self.inputs),
             self.codes[cases],
             tuple((expected[cases], stated[cases]) for expected, stated in self.outputs),
         )
@@ -173,16 +174,3 @@ def _column(values: list[bytes], width: int | None) -> Column:
     if width is not None and (sizes == width).all():
         return Column(data, width)
     return Column(data, 0, np.concatenate([np.zeros(1, np.uint32), np.cumsum(sizes, dtype=np.uint32)]))
-
-
-def _take(column: Column, cases: npt.NDArray[np.intp]) -> Column:
-    """The column whose item i is item cases[i] of `column`."""
-    if column.offsets is None:
-        if not column.stride:
-            return column
-        return Column(column.data.reshape(-1, column.stride)[cases].reshape(-1), column.stride)
-    starts = column.offsets[:-1][cases].astype(np.int64)
-    sizes = np.diff(column.offsets)[cases].astype(np.int64)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    positions = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], sizes)
-    return Column(column.data[positions], 0, offsets.astype(np.uint32))

@@ -7,8 +7,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from verifier.keys import _sets
-from verifier.keys._sets import gather
+from verifier import gather as module
+from verifier.gather import gather
 from verifier.model import Column
 
 
@@ -19,7 +19,7 @@ def ragged(widths: np.ndarray, seed: int = 1) -> Column:
 
 @pytest.mark.parametrize("at_once", [1, 7, 64, 1 << 20])
 def test_items_of_any_width_in_any_order(monkeypatch, at_once):
-    monkeypatch.setattr(_sets, "_GATHERED_BYTES", at_once)
+    monkeypatch.setattr(module, "_GATHERED_BYTES", at_once)
     rng = np.random.default_rng(at_once)
     column = ragged(rng.choice([0, 0, 1, 3, 64, 65, 200], 300))
     items = rng.integers(0, 300, 500)
