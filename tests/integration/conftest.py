@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import random
+
 import pytest
+from _cipher_command import invoke, key_file
 from _daemon_process import PARITY, DaemonProcess
 
 from node_adapter.client import CipherClient
@@ -35,6 +38,24 @@ def client(cipher_daemon):
     """A client of the daemon with ciphers."""
     with CipherClient(cipher_daemon.address, timeout_s=120) as made:
         yield made
+
+
+@pytest.fixture
+def cipher(cipher_daemon):
+    """`verifier cipher` by this daemon: what it says, in one line."""
+
+    def run(*arguments, code: int = 0) -> str:
+        result = invoke(*arguments, "--target", cipher_daemon.address)
+        assert result.exit_code == code, result.output
+        return " ".join(result.output.split())
+
+    return run
+
+
+@pytest.fixture
+def key(tmp_path):
+    """A file with an AES key."""
+    return key_file(tmp_path / "key", random.Random(7).randbytes(16))
 
 
 @pytest.fixture
