@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -28,6 +27,7 @@ import numpy as np
 
 from node_adapter.client import CHANNEL_OPTIONS, SharedMemory
 from verifier.api import tune_malloc
+from verifier.bench.processes import children, cpu_s
 from verifier.bench.records import Record, append_records, load_average
 from verifier.bench.signatures import make_signatures
 from verifier.drivers import DeviceInfo, list_devices
@@ -126,12 +126,11 @@ class Daemon:
 
     def cpu_s(self) -> dict[str, float]:
         """CPU seconds that its processes have used, by what they are."""
-        used = {"core": _cpu_s(self._process.pid), "front_ends": 0.0, "workers": 0.0}
-        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                command = Path(f"/proc/{child}/cmdline").read_bytes()
-                role = "front_ends" if b"verifier.frontend" in command else "workers"
-                used[role] += _cpu_s(int(child))
+        pid = self._process.pid
+        used = {"core": cpu_s(pid), "front_ends": 0.0, "workers": 0.0}
+        front_ends = children(pid, "verifier.frontend")
+        for child in children(pid):
+            used["front_ends" if child in front_ends else "workers"] += cpu_s(child)
         return used
 
     def __enter__(self) -> Daemon:
@@ -141,12 +140,6 @@ class Daemon:
         self._process.terminate()
         self._process.wait(WAIT_S)
         self._folder.cleanup()
-
-
-def _cpu_s(pid: int) -> float:
-    """User and system time, of proc(5)'s stat."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def load(daemon: Daemon, options: argparse.Namespace, way: str, processes: int) -> tuple[float, int]:

@@ -11,6 +11,7 @@ bench/results/ as JSON lines.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -32,6 +33,7 @@ sys.path.insert(0, str(ROOT))
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding  # noqa: E402
 from node_adapter.ledger import SCHEMA, Call  # noqa: E402
 from node_adapter.ledger._schema import with_calls  # noqa: E402
+from verifier.bench.processes import proportional_bytes, tree  # noqa: E402
 from verifier.bench.records import Record, append_records  # noqa: E402
 from verifier.bench.rig import Rig, columns_of  # noqa: E402
 from verifier.bench.signatures import SignatureSet, make_signatures  # noqa: E402
@@ -121,23 +123,11 @@ def verify(
 
 
 def tree_bytes(root: int) -> int:
-    """Memory of a process and its children: each page once, shared ones by their share (PSS)."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-        except (ValueError, OSError):
-            continue
-    tree = {root}
-    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
-        tree |= more
+    """Memory of a process and its descendants, each page once."""
     total = 0
-    for pid in tree:
-        try:
-            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        except OSError:
-            continue  # it has ended meanwhile
-        total += sum(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
+    for pid in tree(root):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            total += proportional_bytes(pid)
     return total
 
 

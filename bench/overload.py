@@ -11,6 +11,7 @@ compared bit for bit. Results go to bench/results/ as JSON lines; exit status 1 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -32,6 +33,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration")]
 from _daemon_process import DaemonProcess  # noqa: E402
 from _load import SAMPLES, Sample  # noqa: E402
 
+from verifier.bench.processes import children, open_files, private_bytes  # noqa: E402
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
 from verifier.v1 import verifier_pb2 as pb  # noqa: E402
@@ -200,25 +202,25 @@ def together(calls: list[Calls]) -> Calls:
     return Calls(*(np.concatenate([getattr(c, n) for c in calls]) for n in ("starts", "seconds", "outcomes")))
 
 
-class MemoryWatch(threading.Thread):
-    """Bytes that the daemon and its workers hold of their own, five times a second."""
+class Watch(threading.Thread):
+    """Private memory of a process and its children, and its own open files, from time to time."""
 
-    def __init__(self, daemon: DaemonProcess) -> None:
+    def __init__(self, pid: int, every_s: float) -> None:
         super().__init__(daemon=True)
-        self.pids = [daemon.process.pid, *daemon.workers()]
-        self.values: list[int] = []
+        self.pid, self.every_s = pid, every_s
+        self.memory: list[int] = []
+        self.files: list[int] = []
         self.ended = threading.Event()
 
     def run(self) -> None:
         """Until `ended`."""
-        while not self.ended.wait(0.2):
-            self.values.append(sum(map(self.private, self.pids)))
-
-    @staticmethod
-    def private(pid: int) -> int:
-        """RssAnon of a process."""
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) << 10
+        while not self.ended.wait(self.every_s):
+            memory = 0
+            for pid in (self.pid, *children(self.pid)):
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    memory += private_bytes(pid)
+            self.memory.append(memory)
+            self.files.append(open_files(self.pid))
 
 
 def main() -> None:
@@ -253,14 +255,14 @@ def main() -> None:
             }
             groups = [{**consensus, "seconds": options.seconds}, *[sending] * options.processes]
             clients = Clients(options, folder, daemon.address, groups)
-            watch = MemoryWatch(daemon)
+            watch = Watch(daemon.process.pid, 0.2)
             watch.start()
             urgent, *rest = clients.run()
             watch.ended.set()
             watch.join()
         finally:
             daemon.stop()
-    sys.exit(conclude(options, device, peak, alone, urgent, together(rest), watch.values))
+    sys.exit(conclude(options, device, peak, alone, urgent, together(rest), watch.memory))
 
 
 def rate_of(calls: Calls, items: int) -> float:

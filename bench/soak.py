@@ -13,7 +13,6 @@ something was killed, and nothing else. Exit status 1 where something is wrong, 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -37,7 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration"), str(ROOT / "benc
 from _admin import MARKED, AdminDaemon, Swapper, copy_plugin, marked_parity  # noqa: E402
 from _front_ends import front_ends  # noqa: E402
 from _load import SAMPLES  # noqa: E402
-from overload import LOST, REFUSED, RIGHT, WRONG, judge  # noqa: E402
+from overload import LOST, REFUSED, RIGHT, WRONG, Watch, judge  # noqa: E402
 
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
@@ -187,41 +186,6 @@ class ClientProcess:
         self.process.stdout.close()
 
 
-class Watch(threading.Thread):
-    """What the daemon and all its children hold, every second."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self.pid = pid
-        self.memory: list[int] = []
-        self.files: list[int] = []
-        self.ended = threading.Event()
-
-    def run(self) -> None:
-        """Until `ended`."""
-        while not self.ended.wait(1.0):
-            held = [self.held(pid) for pid in (self.pid, *self.children())]
-            self.memory.append(sum(memory for memory, _ in held))
-            self.files.append(held[0][1])
-
-    def children(self) -> list[int]:
-        """Process ids of the daemon's children."""
-        found: list[int] = []
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                found += map(int, (task / "children").read_text().split())
-        return found
-
-    @staticmethod
-    def held(pid: int) -> tuple[int, int]:
-        """Private bytes and open files of a process; 0 of one that has ended."""
-        with contextlib.suppress(OSError, StopIteration):
-            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-            private = next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) << 10
-            return private, len(list(Path(f"/proc/{pid}/fd").iterdir()))
-        return 0, 0
-
-
 class Trouble:
     """What is done to the daemon, in an order that the seed decides."""
 
@@ -319,7 +283,7 @@ def main() -> None:
         try:
             for channel in idle:
                 grpc.channel_ready_future(channel).result(60)
-            watch = Watch(daemon.process.pid)
+            watch = Watch(daemon.process.pid, 1.0)
             trouble = Trouble(options, daemon, folder, Swapper(daemon, "parity", plain, other, MARKED))
             clients = [ClientProcess(options, daemon.address, seed=i, stream=i == 0) for i in range(options.clients)]
             watch.start()

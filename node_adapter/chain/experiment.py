@@ -30,6 +30,7 @@ from node_adapter.chain._questions import Point, Question
 from node_adapter.chain._transaction import TRANSACTION_SCHEMES
 from node_adapter.client import AsyncVerifierClient
 from node_adapter.errors import ChainError
+from verifier.bench import processes
 
 __all__ = ["Measured", "cpu_s", "library_cost_s", "measure", "middleware_cost_s", "predicted_gain"]
 
@@ -161,16 +162,9 @@ def cpu_s(process: int | None) -> float:
     if process is None:
         return 0.0
     try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        children = [
-            int(child)
-            for task in Path(f"/proc/{process}/task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
+        return sum(map(processes.cpu_s, processes.tree(process)))
     except OSError:
         return 0.0
-    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(cpu_s(child) for child in children)
 
 
 def _signers(pool: Pool) -> tuple[bytes, ...]:
