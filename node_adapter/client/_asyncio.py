@@ -15,6 +15,7 @@ import grpc.aio
 import numpy as np
 import numpy.typing as npt
 
+from node_adapter.client._attempts import Attempts
 from node_adapter.client._columns import Values
 from node_adapter.client._connections_asyncio import AsyncConnections
 from node_adapter.client._jobs import (
@@ -32,7 +33,7 @@ from node_adapter.client._results import Digests, Recovered, Result, Verdicts, j
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
 from node_adapter.client._shared_memory import SharedMemory
 from node_adapter.client._sync import VerifierClient
-from node_adapter.client._transport import Retry, failure, may_retry, retry_after_s
+from node_adapter.client._transport import Retry
 from node_adapter.client._wire import pb
 from node_adapter.errors import RequestError, UnavailableError, UndecidedError
 
@@ -238,6 +239,7 @@ class AsyncVerifierClient:
         doubtful: set[Replica],
     ) -> R:
         replicas = self._connections.replicas
+        attempts = Attempts(replicas, self._retry, deadline)
         for attempt in itertools.count():
             try:
                 async with room:
@@ -254,29 +256,11 @@ class AsyncVerifierClient:
                     raise
                 return job.failed(chunk, UnavailableError("the client is closed"))
             except grpc.aio.AioRpcError as rpc:
-                error = failure(rpc.code(), rpc.details() or "")
-                if not isinstance(error, UndecidedError):
-                    raise error from None
-                asked_s = retry_after_s(rpc.trailing_metadata())
-                late = rpc.code() is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < deadline
-                if rpc.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED) or late:
-                    replicas.failed(replica, str(error))
-                elif rpc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
-                    replicas.full(replica, asked_s)
-                avoid.add(replica)
-                delay = 0.0
-                if not replicas.elsewhere(avoid):
-                    delay = self._retry.delay_s(attempt, asked_s)
-                    avoid.clear()
-                last = attempt + 1 >= self._retry.attempts or time.monotonic() + delay >= deadline
-                if last or not (may_retry(rpc.code()) or late):
+                error, delay_s = attempts.failed(replica, rpc, attempt, avoid)
+                if delay_s is None:
                     return job.failed(chunk, error)
             else:
-                if part.decided.all():
-                    replicas.answered(replica)
-                else:
-                    replicas.failed(replica, "it left items undecided")
-                    doubtful.add(replica)
+                attempts.answered(replica, part, doubtful)
                 return part
-            await asyncio.sleep(delay)
+            await asyncio.sleep(delay_s)
         raise AssertionError("unreachable")

@@ -11,11 +11,12 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
+from node_adapter.client._attempts import Attempts
 from node_adapter.client._jobs import Chunk, Job, Sent
 from node_adapter.client._replicas import Replica, Replicas
 from node_adapter.client._results import Result
 from node_adapter.client._shared_memory import SharedMemory
-from node_adapter.client._transport import Retry, failure, may_retry, retry_after_s
+from node_adapter.client._transport import Retry
 from node_adapter.errors import UnavailableError, UndecidedError
 
 __all__ = ["Flight"]
@@ -47,7 +48,7 @@ class Flight(Generic[R]):
         self._job = job
         self._chunks = chunks
         self._ids = ids
-        self._retry = retry
+        self._attempts = Attempts(replicas, retry, deadline)
         self._in_flight = in_flight
         self._deadline = deadline
         self._parts: dict[int, R] = {}
@@ -94,35 +95,15 @@ class Flight(Generic[R]):
         except queue.Empty:
             return
         number, attempt, sent, replica = self._flying.pop(call)
-        code = call.code()
-        if code is grpc.StatusCode.OK:
-            part = self._job.answer(call.result(), sent)
-            self._parts[number] = part
-            if part.decided.all():
-                self._replicas.answered(replica)
-            else:
-                self._replicas.failed(replica, "it left items undecided")
-                self.doubtful.add(replica)
+        if call.code() is grpc.StatusCode.OK:
+            self._parts[number] = part = self._job.answer(call.result(), sent)
+            self._attempts.answered(replica, part, self.doubtful)
             return
-        error = failure(code, call.details() or "")
-        if not isinstance(error, UndecidedError):
-            raise error
-        asked_s = retry_after_s(call.trailing_metadata())
-        late = code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < self._deadline
-        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED) or late:
-            self._replicas.failed(replica, str(error))
-        elif code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-            self._replicas.full(replica, asked_s)
-        if (may_retry(code) or late) and attempt + 1 < self._retry.attempts:
-            self._avoid[number].add(replica)
-            again = time.monotonic()
-            if not self._replicas.elsewhere(self._avoid[number]):
-                again += self._retry.delay_s(attempt, asked_s)
-                self._avoid[number].clear()
-            if again < self._deadline:
-                heapq.heappush(self._waiting, (again, number, attempt + 1))
-                return
-        self._fail(number, error)
+        error, delay_s = self._attempts.failed(replica, call, attempt, self._avoid[number])
+        if delay_s is None:
+            self._fail(number, error)
+        else:
+            heapq.heappush(self._waiting, (time.monotonic() + delay_s, number, attempt + 1))
 
     def _fail(self, number: int, error: UndecidedError) -> None:
         self._parts[number] = self._job.failed(self._chunks[number], error)
