@@ -167,7 +167,6 @@ class SharedMemoryListener:
         if not fds:
             raise RequestError("register_bytes", "no descriptor came with the first byte of the request")
         check_memory(fds[0], nbytes, uid)
-        self._regions.check_room(nbytes, uid)
         try:
             return self._regions.add(os.dup(fds[0]), nbytes, uid, self._on_gone)
         except OSError as error:
