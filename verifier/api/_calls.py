@@ -14,6 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from verifier.api._lift import ColumnarRequest, Kind, lift
+from verifier.api._roles import host_of
 from verifier.api.status import Status, status_of
 from verifier.errors import CapacityError, DeadlineError, RequestError
 
@@ -95,10 +96,7 @@ def caller_of(context: grpc.ServicerContext) -> str:
     identities = context.peer_identities()
     if identities:
         return b",".join(sorted(identities)).decode("utf-8", "replace")
-    peer: str = context.peer()
-    if peer.startswith(("ipv4:", "ipv6:")):
-        return peer.rpartition(":")[0]
-    return peer
+    return host_of(context)
 
 
 def wait(future: Future[T], deadline: float | None) -> T:

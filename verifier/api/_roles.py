@@ -16,7 +16,7 @@ from functools import lru_cache
 import grpc
 from cryptography import x509
 
-__all__ = ["Peer", "Role", "Roles", "allowed_roles", "peer_of", "role_of_method"]
+__all__ = ["Peer", "Role", "Roles", "allowed_roles", "host_of", "peer_of", "role_of_method"]
 
 _ATTRIBUTES = {"CN": x509.NameOID.COMMON_NAME, "O": x509.NameOID.ORGANIZATION_NAME}
 _ATTRIBUTES["OU"] = x509.NameOID.ORGANIZATIONAL_UNIT_NAME
@@ -90,8 +90,13 @@ def peer_of(context: grpc.ServicerContext) -> Peer:
     pem = context.auth_context().get("x509_pem_cert")
     if pem:
         return _peer_of_certificate(bytes(pem[0]))
+    return Peer(host_of(context))
+
+
+def host_of(context: grpc.ServicerContext) -> str:
+    """The host, without its port, or the socket that a call is from."""
     peer: str = context.peer()
-    return Peer(peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer)
+    return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer
 
 
 @lru_cache(4096)
