@@ -16,6 +16,7 @@ from typing import Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from verifier.api._cipher_stripes import compact, offsets_of
 from verifier.ciphers import CIPHERS
 from verifier.errors import CapacityError, KeyInUseError, NotFoundError, RequestError
 from verifier.model import Bytes, Column
@@ -221,10 +222,9 @@ class _Held:
         self._columns.append(data)
         if (sizes == width).all():
             return Column(data.reshape(-1), width)
-        packed = data[np.arange(width) < sizes[:, None]]
+        packed = compact(data, sizes)
         self._columns.append(packed)
-        offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.uint32)
-        return Column(packed, 0, offsets)
+        return Column(packed, 0, offsets_of(sizes).astype(np.uint32))
 
     def release(self) -> None:
         if self._released:

@@ -15,12 +15,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from verifier.api._cipher_keys import HeldKeys
-from verifier.api._cipher_modes import CELL_BYTES, Done, Messages, Operations, fold, gcm_counters, tags_of
+from verifier.api._cipher_modes import (
+    CELL_BYTES,
+    FOLDED,
+    HASH_BYTES,
+    Done,
+    Messages,
+    Operations,
+    fold,
+    gcm_counters,
+    require_valid,
+    tags_of,
+)
 from verifier.api._cipher_requests import CipherScheme
 from verifier.api._cipher_stripes import Stripes, add_to_counters
 from verifier.ciphers import STRIPE_BLOCKS
-from verifier.errors import BackendError
-from verifier.model import Batch, BatchResult, Bytes, Code, Column
+from verifier.model import Batch, BatchResult, Bytes, Column
 from verifier.secret import Secret
 
 __all__ = ["MessageStart", "MessageStream", "Step"]
@@ -28,9 +38,8 @@ __all__ = ["MessageStart", "MessageStream", "Step"]
 Submit = Callable[[Batch], Future[BatchResult]]
 Wait = Callable[[Future[BatchResult]], BatchResult]
 
-_HASH_BYTES = 16
 # Hashes wait until so many have come, that a fold is a batch worth a launch: 16 MiB of data, half a MiB of hashes.
-_FOLD_AT = 32 * 1024 - 1
+_FOLD_AT = FOLDED * 1024 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +84,9 @@ class MessageStream:
         self.length = 0
         self._chain = gcm_counters(start.initial) if start.scheme.mode == "GCM" else start.initial
         # Carried by `finish`.
-        self._hashes: list[Bytes] = [np.zeros((1, _HASH_BYTES), np.uint8)]  # the first is that of all before
+        self._hashes: list[Bytes] = [np.zeros((1, HASH_BYTES), np.uint8)]  # the first is that of all before
         self._waiting = 1
-        self._last_hash = np.zeros((1, _HASH_BYTES), np.uint8)
+        self._last_hash = np.zeros((1, HASH_BYTES), np.uint8)
         self.tag = b""
         self.authentic = False
         self.served = Done(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.uint8))
@@ -119,8 +128,7 @@ class MessageStream:
         done = self._operations.long(
             messages, keys.constant(), lambda n: keys.column(np.zeros(n, np.uint32)), self._run
         )
-        if (done.codes != Code.VALID).any():
-            raise BackendError("a chunk was not done: no device finished it")
+        require_valid(done, "a chunk was not done")
         self.served = done
         self._chain = done.data[-self._scheme.cipher.block_bytes :].reshape(1, -1).copy()
         return done.data
@@ -134,8 +142,7 @@ class MessageStream:
             data = step.done
             if step.future is not None:
                 result = self._wait(step.future)
-                if (result.codes != Code.VALID).any():
-                    raise BackendError("a chunk was not done: no device finished it")
+                require_valid(result, "a chunk was not done")
                 self.served.note(result)
                 data = step.stripes.compact(result.outputs[0])
                 if self._scheme.mode == "GCM":
@@ -164,7 +171,7 @@ class MessageStream:
         return int(counts[0]), folds
 
     def _end(self, secret: Secret) -> None:
-        counts, folds = self._fold(secret, 32)
+        counts, folds = self._fold(secret, FOLDED)
         aad = np.frombuffer(self._start.aad, np.uint8)
         messages = Messages(
             np.array([self.length], np.int64),

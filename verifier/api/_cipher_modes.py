@@ -22,19 +22,21 @@ from verifier.secret import Secret
 __all__ = [
     "CELL_BYTES",
     "CHAIN_BYTES",
+    "FOLDED",
+    "HASH_BYTES",
     "Done",
     "Messages",
     "Operations",
     "fold",
     "gcm_counters",
+    "require_valid",
     "tags_of",
 ]
 
 CELL_BYTES = 512  # of a message of the `_each` operations
 CHAIN_BYTES = 8192  # of a part of a message that CBC encrypts
-_FOLD_BYTES = 512  # bytes that one fold takes: 32 hashes
-_FOLDED = 32  # so few hashes that `gcm_tag` does the rest
-_HASH_BYTES = 16
+HASH_BYTES = 16
+FOLDED = 32  # hashes that one fold takes, and so few that `gcm_tag` does the rest
 _EACH_MODES = {"ECB": 1, "CTR": 2, "CBC": 3}
 
 Key = Callable[..., BatchKey]
@@ -178,18 +180,18 @@ class Operations:
     def _gcm(self, messages: Messages, stripes: Stripes, secret: Secret, run: Run) -> Done:
         items = messages.lengths.size
         done = Done(np.full(items, Code.VALID, np.uint8), messages.lengths, messages.data)
-        hashes = np.zeros((0, _HASH_BYTES), np.uint8)
+        hashes = np.zeros((0, HASH_BYTES), np.uint8)
         if stripes.count:
             result = run(self.bulk(stripes, messages.data, gcm_counters(messages.iv), secret))
             done.note(result)
             done.data = stripes.compact(_output(result, 0, stripes.width))
-            hashes = _output(result, 1, _HASH_BYTES)
+            hashes = _output(result, 1, HASH_BYTES)
             _undecide(done.codes, stripes, result)
         whole = messages.lengths // stripes.width
         full = stripes.filled == stripes.width
-        last = np.zeros((items, _HASH_BYTES), np.uint8)
+        last = np.zeros((items, HASH_BYTES), np.uint8)
         last[stripes.message[~full]] = hashes[~full]
-        folded, counts, folds = fold(self, hashes[full], whole, secret, run, _FOLDED)
+        folded, counts, folds = fold(self, hashes[full], whole, secret, run, FOLDED)
         tags = tags_of(self, folded, counts, folds, last, messages, secret, run, done)
         if self.encrypts:
             done.tags = tags
@@ -216,17 +218,17 @@ def fold(
     """
     folds = 0
     while counts.max(initial=0) > most:
-        groups = -(-counts // 32)
-        ends = np.cumsum(groups * 32)
-        padded = np.zeros((int(groups.sum()) * 32, _HASH_BYTES), np.uint8)
+        groups = -(-counts // FOLDED)
+        ends = np.cumsum(groups * FOLDED)
+        padded = np.zeros((int(groups.sum()) * FOLDED, HASH_BYTES), np.uint8)
         # Zeros in front count for nothing.
         shift = np.repeat(ends - np.cumsum(counts), counts)
         padded[np.arange(len(hashes)) + shift] = hashes
         folds += 1
         key = dataclasses.replace(operations.resolve("gcm_fold", folds=folds), constant=secret)
-        result = run(Batch(key, len(padded) // 32, (_rows(padded.reshape(-1, _FOLD_BYTES)),)))
-        _require(result)
-        hashes, counts = _output(result, 0, _HASH_BYTES), groups
+        result = run(Batch(key, len(padded) // FOLDED, (_rows(padded.reshape(-1, FOLDED * HASH_BYTES)),)))
+        require_valid(result, "the tag could not be computed")
+        hashes, counts = _output(result, 0, HASH_BYTES), groups
     return hashes, counts, folds
 
 
@@ -244,14 +246,14 @@ def tags_of(
     """The tags, (n, 16). `last` is the hash of each message's last, incomplete stripe. Raises BackendError."""
     key = dataclasses.replace(operations.resolve("gcm_tag", folds=folds), constant=secret)
     inputs = (
-        Column(folded.reshape(-1), 0, (_HASH_BYTES * offsets_of(counts)).astype(np.uint32)),
+        Column(folded.reshape(-1), 0, (HASH_BYTES * offsets_of(counts)).astype(np.uint32)),
         _rows(last),
         _rows(messages.lengths.astype("<u8").view(np.uint8), 8),
         _rows(messages.iv),
         messages.aad,
     )
     result = run(Batch(key, counts.size, inputs))
-    _require(result)
+    require_valid(result, "the tag could not be computed")
     done.note(result)
     return _output(result, 0, GCM_TAG_BYTES)
 
@@ -270,6 +272,7 @@ def _undecide(codes: Bytes, stripes: Stripes, result: BatchResult) -> None:
     codes[stripes.any_in_message(result.codes != Code.VALID)] = Code.UNDECIDED
 
 
-def _require(result: BatchResult) -> None:
+def require_valid(result: BatchResult | Done, otherwise: str) -> None:
+    """Raises BackendError, whose text begins with `otherwise`, where an item is not done."""
     if (result.codes != Code.VALID).any():
-        raise BackendError("the tag could not be computed: no device finished it")
+        raise BackendError(f"{otherwise}: no device finished it")

@@ -150,19 +150,17 @@ class _Stream:
         scheme = owner.requests.scheme(begin.scheme, streams=True)
         priority = read_priority(begin.priority)
         self._deadline = deadline_of(context)
-        caller = caller_of(context)
         self._owner = owner
         self._requests = requests
         self._context = context
         self._key = begin.key
-        self._caller = caller
+        self._caller = caller_of(context)
         self._algorithm = scheme.cipher.name
         owner.keys.use("key", [begin.key], self._algorithm, self._caller).release()
-        submit = partial(owner.scheduler.submit, deadline=self._deadline, priority=priority, caller=caller)
         self._message = MessageStream(
             _start(owner.requests, scheme, begin),
             owner.requests.operations(scheme),
-            lambda batch: submit(batch),
+            partial(owner.scheduler.submit, deadline=self._deadline, priority=priority, caller=self._caller),
             lambda future: wait(future, self._deadline),
         )
         self._scheme = scheme
@@ -226,11 +224,12 @@ class _Stream:
                 last = request.last
                 self._feed(request)
         except StopIteration:
-            self._fail(RequestError("last", "the stream ended without it: what was answered is not a whole message"))
+            problem = "the stream ended without it: what was answered is not a whole message"
+            self._ready.put(RequestError("last", problem))
         except Exception as error:
             # The transport ends the iterator with an exception of its own when the call is over.
             if self._context.is_active():
-                self._fail(error)
+                self._ready.put(error)
             self._ready.put(None)
 
     def _may_read(self) -> bool:
@@ -264,9 +263,6 @@ class _Stream:
                 self._ready.put(step)
                 return
         step.cancel()
-
-    def _fail(self, error: Exception) -> None:
-        self._ready.put(error)
 
     def close(self) -> None:
         """The call is over: nobody takes answers any more."""

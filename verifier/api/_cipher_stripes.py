@@ -15,7 +15,7 @@ __all__ = ["Lengths", "Stripes", "add_to_counters", "compact", "offsets_of"]
 Lengths = npt.NDArray[np.int64]
 
 
-def offsets_of(lengths: Lengths) -> Lengths:
+def offsets_of(lengths: Lengths | npt.NDArray[np.bool_]) -> Lengths:
     """Where values of these lengths begin, one behind the other, and where the last one ends."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
 
@@ -99,5 +99,4 @@ class Stripes:
 
     def any_in_message(self, marks: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Of every message, whether any of its stripes is marked."""
-        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(marks, dtype=np.int64)))[self.first]
-        return np.diff(sums) > 0
+        return np.diff(offsets_of(marks)[self.first]) > 0
