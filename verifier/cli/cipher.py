@@ -68,8 +68,31 @@ def register(parent: typer.Typer) -> None:
     parent.add_typer(app, name="cipher")
 
 
-@app.command(epilog="Example: [bold]verifier cipher encrypt -a sm4-gcm -k key.hex ledger.db ledger.db.enc[/bold]")
-def encrypt(
+_ENCRYPT = """Encrypt a file. OUT appears when it is whole, or not at all.
+
+Only GCM authenticates. CBC and ECB pad with PKCS#7. The iv is made at random and kept in a header of 32 bytes.
+Ends with 2 where something failed.
+"""
+
+_DECRYPT = """Decrypt a file. OUT appears when it is whole, and in GCM authentic, or not at all.
+
+The header must say what --algorithm says: whoever changes a file could otherwise choose a mode that authenticates
+nothing. Ends with 1 where the tag is wrong, 2 where something else failed.
+"""
+
+
+@app.command(
+    "encrypt",
+    help=_ENCRYPT,
+    epilog="Example: [bold]verifier cipher encrypt -a sm4-gcm -k key.hex ledger.db ledger.db.enc[/bold]",
+)
+@app.command(
+    "decrypt",
+    help=_DECRYPT,
+    epilog="Example: [bold]verifier cipher decrypt -a sm4-gcm -k key.hex ledger.db.enc ledger.db[/bold]",
+)
+def file_command(
+    context: typer.Context,
     source: Source,
     sink: Sink,
     algorithm: Algorithm,
@@ -91,43 +114,27 @@ def encrypt(
     insecure: Insecure = False,
     quiet: Quiet = False,
 ) -> None:
-    """Encrypt a file. OUT appears when it is whole, or not at all.
-
-    Only GCM authenticates. CBC and ECB pad with PKCS#7. The iv is made at random and kept in a header of 32 bytes.
-    Ends with 2 where something failed.
-    """
-    _run(True, **locals())
-
-
-@app.command(epilog="Example: [bold]verifier cipher decrypt -a sm4-gcm -k key.hex ledger.db.enc ledger.db[/bold]")
-def decrypt(
-    source: Source,
-    sink: Sink,
-    algorithm: Algorithm,
-    key_file: KeyFile,
-    key_format: KeyForm = KeyFormat.hex,
-    any_key_mode: AnyKeyMode = False,
-    force: Force = False,
-    detached: Detached = False,
-    iv: Iv = None,
-    aad: Aad = "",
-    i_know_ecb: KnowEcb = False,
-    byte_order: Order = None,
-    gost_counter: Gost = False,
-    target: Address = None,
-    device: Device = "auto",
-    tls_ca: TlsCa = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
-    insecure: Insecure = False,
-    quiet: Quiet = False,
-) -> None:
-    """Decrypt a file. OUT appears when it is whole, and in GCM authentic, or not at all.
-
-    The header must say what --algorithm says: whoever changes a file could otherwise choose a mode that authenticates
-    nothing. Ends with 1 where the tag is wrong, 2 where something else failed.
-    """
-    _run(False, **locals())
+    """Encrypts or decrypts a file, as the command's name says."""
+    with _failures():
+        order = CipherByteOrder.UNSPECIFIED
+        if byte_order is not None:
+            order = CipherByteOrder[byte_order.name.upper()]
+        FileJob(
+            named=parse_algorithm(algorithm, byte_order=order, gost=gost_counter),
+            encrypts=context.info_name == "encrypt",
+            source=source,
+            sink=sink,
+            key_file=key_file,
+            key_format=key_format,
+            any_key_mode=any_key_mode,
+            target=Target(target, device, tls_ca, tls_certificate, tls_key, insecure),
+            force=force,
+            detached=detached,
+            iv=iv,
+            aad=aad,
+            know_ecb=i_know_ecb,
+            quiet=quiet,
+        ).run()
 
 
 @app.command("list")
@@ -170,34 +177,6 @@ def _row(name: str, loaded: str | None) -> dict[str, Any]:
         "plugin": cipher.plugin,
     }
     return row if loaded is None else {**row, "loaded": loaded}
-
-
-def _run(
-    encrypts: bool,
-    *,
-    algorithm: str,
-    byte_order: ByteOrder | None,
-    gost_counter: bool,
-    i_know_ecb: bool,
-    target: str | None,
-    device: str,
-    tls_ca: Path | None,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
-    insecure: bool,
-    **options: Any,
-) -> None:
-    with _failures():
-        order = CipherByteOrder.UNSPECIFIED
-        if byte_order is not None:
-            order = CipherByteOrder[byte_order.name.upper()]
-        FileJob(
-            named=parse_algorithm(algorithm, byte_order=order, gost=gost_counter),
-            encrypts=encrypts,
-            target=Target(target, device, tls_ca, tls_certificate, tls_key, insecure),
-            know_ecb=i_know_ecb,
-            **options,
-        ).run()
 
 
 @contextlib.contextmanager
