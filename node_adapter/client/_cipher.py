@@ -18,7 +18,6 @@ from node_adapter.client._cipher_jobs import (
     check_authentic,
     check_decided,
     chunks_of,
-    counters_of,
     require,
     transform_request,
     transformed,
@@ -123,7 +122,7 @@ class CipherClient:
         with self.stream(key, scheme, Direction.AUTHENTICATE, chunks_of(data), iv=nonce, aad=aad, tag=tag) as stream:
             b"".join(stream)
             check_authentic(stream.authentic)
-        counters, first = counters_of(scheme, nonce)
+        counters, first = scheme.behind_tag(nonce)
         return self._one(key, counters, Direction.DECRYPT, data, first, 0)
 
     def transform(

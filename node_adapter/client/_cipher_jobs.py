@@ -22,7 +22,6 @@ __all__ = [
     "check_authentic",
     "check_decided",
     "chunks_of",
-    "counters_of",
     "require",
     "transform_request",
     "transformed",
@@ -58,11 +57,6 @@ class Transformed:
 def unary_bytes(ciphers: Any) -> int:
     """Bytes of data that surely fit one Transform, by the daemon's GetCiphers."""
     return int(ciphers.max_batch_bytes) - _OVERHEAD
-
-
-def counters_of(scheme: CipherScheme, nonce: bytes) -> tuple[CipherScheme, bytes]:
-    """What decrypts a message in GCM once it is authenticated: CTR, from the block behind the tag's."""
-    return CipherScheme(scheme.algorithm, CipherMode.CTR, plugin=scheme.plugin), nonce + bytes(3) + b"\2"
 
 
 def check_authentic(authentic: bool) -> None:

@@ -86,6 +86,10 @@ class CipherScheme:
         """Bytes of an initial vector."""
         return self.cipher.iv_bytes(self.mode.name, gost=self.counter_format is CounterFormat.GOST_HALF_BLOCK)
 
+    def behind_tag(self, nonce: bytes) -> tuple[CipherScheme, bytes]:
+        """What decrypts a message in GCM once it is authenticated: CTR, and the counter behind the tag's."""
+        return CipherScheme(self.algorithm, CipherMode.CTR, plugin=self.plugin), nonce + bytes(3) + b"\2"
+
     def message(self, direction: Direction) -> Any:
         """As the contract's message."""
         return pb.CipherScheme(

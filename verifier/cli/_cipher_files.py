@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from node_adapter.client import CipherClient, CipherMode, CipherScheme, Direction
+from node_adapter.client import CipherClient, Direction
 from node_adapter.errors import AuthenticationError
 from verifier.ciphers import GCM_TAG_BYTES
 from verifier.cli._cipher_input import Input
@@ -92,8 +92,7 @@ class FileCipher:
                     f"{source.name}: the tag is wrong: it was changed or cut, or the key or the associated data is "
                     "another"
                 )
-        scheme = CipherScheme(self.named.scheme.algorithm, CipherMode.CTR)
-        counter = iv + bytes(3) + b"\2"
+        scheme, counter = self.named.scheme.behind_tag(iv)
         second = source.again(begin, end, progress)
         with self.client.stream(self.key, scheme, Direction.DECRYPT, second, iv=counter) as stream:
             for data in stream:
