@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from node_adapter.client import VerifierClient
 
 if TYPE_CHECKING:
     from verifier.daemon import Daemon
 
-__all__ = ["LocalVerifier"]
+__all__ = ["LocalVerifier", "private_overrides"]
 
 
 class LocalVerifier:
@@ -34,21 +34,14 @@ class LocalVerifier:
         lock_files: Sequence[Path] = (),
         trust_any: bool = False,
     ) -> None:
-        self._overrides = {
-            "server": {"listen": ["127.0.0.1:0"], "processes": 1},
-            "health": {"listen": ["127.0.0.1:0"]},
-            "metrics": {"listen": ""},
-            "status": {"listen": ""},
-            # The host's admin socket is for the daemon: whoever administers it does not mean a node's own verifier.
-            "admin": {"listen": []},
-            "devices": {"use": ["cpu"]},
-            "plugins": {
+        self._overrides = private_overrides(
+            {
                 "load": list(plugins),
                 "lock_files": list(lock_files),
                 "trust": "any" if trust_any else "locked",
             },
-            "log": {"level": "warning"},
-        }
+            devices={"use": ["cpu"]},
+        )
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._running: tuple[Daemon, VerifierClient] | None = None
@@ -87,3 +80,18 @@ class LocalVerifier:
             self._running = None
             client.close()
             daemon.stop()
+
+
+def private_overrides(plugins: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Settings of a daemon that serves this process alone: free ports, no metrics, no administration."""
+    return {
+        "server": {"listen": ["127.0.0.1:0"], "processes": 1},
+        "health": {"listen": ["127.0.0.1:0"]},
+        "metrics": {"listen": ""},
+        "status": {"listen": ""},
+        # The host's admin socket is for the daemon: whoever administers it does not mean a process's own verifier.
+        "admin": {"listen": []},
+        "plugins": dict(plugins),
+        "log": {"level": "warning"},
+        **more,
+    }

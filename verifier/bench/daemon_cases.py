@@ -18,6 +18,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from node_adapter.local import private_overrides
 from verifier.bench.records import Record
 from verifier.bench.rig import columns_of
 from verifier.bench.signatures import SignatureSet, make_signatures
@@ -39,20 +40,14 @@ ALGORITHM, CASE = "SM2", "sm2-verify"
 def running_daemon(devices: list[str]) -> Iterator[Daemon]:
     """A daemon with SM2 on a Unix socket of its own and without its other listeners."""
     with tempfile.TemporaryDirectory(prefix="verifier-bench-") as folder:
-        settings = load_settings(
-            None,
-            {
-                "server": {"listen": [f"unix:{folder}/bench.sock"]},
-                "health": {"listen": []},
-                "admin": {"listen": []},
-                "metrics": {"listen": ""},
-                "status": {"listen": ""},
-                "devices": {"use": devices},
-                "plugins": {"load": ["sm2"]},
-                "log": {"level": "error"},
-            },
+        overrides = private_overrides(
+            {"load": ["sm2"]},
+            server={"listen": [f"unix:{folder}/bench.sock"]},
+            health={"listen": []},
+            devices={"use": devices},
+            log={"level": "error"},
         )
-        with Daemon(settings) as daemon:
+        with Daemon(load_settings(overrides=overrides)) as daemon:
             yield daemon
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 
 from node_adapter.client import CipherClient
+from node_adapter.local import private_overrides
 from verifier.ciphers import Cipher
 from verifier.cli._cipher_names import CipherFileError
 from verifier.config import load_settings
@@ -59,20 +60,14 @@ def cipher_client(target: Target, cipher: Cipher) -> Iterator[CipherClient]:
     from verifier.daemon import Daemon
 
     with tempfile.TemporaryDirectory(prefix="verifier-") as folder:  # its mode keeps others from the socket
-        settings = load_settings(
-            overrides={
-                "server": {"listen": [f"unix:{folder}/cipher.sock"]},
-                "health": {"listen": []},
-                "metrics": {"listen": ""},
-                "status": {"listen": ""},
-                "admin": {"listen": []},
-                "devices": {"use": [target.device]},
-                "scheduling": {"measure": False},
-                "plugins": {"load": [cipher.plugin]},
-                "log": {"level": "warning"},
-            }
+        overrides = private_overrides(
+            {"load": [cipher.plugin]},
+            server={"listen": [f"unix:{folder}/cipher.sock"], "processes": 1},
+            health={"listen": []},
+            devices={"use": [target.device]},
+            scheduling={"measure": False},
         )
-        with Daemon(settings) as daemon, CipherClient(daemon.addresses[0]) as client:
+        with Daemon(load_settings(overrides=overrides)) as daemon, CipherClient(daemon.addresses[0]) as client:
             yield client
 
 

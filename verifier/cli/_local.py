@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from node_adapter.local import private_overrides
 from verifier.config import load_settings
 from verifier.daemon import Daemon
 
@@ -20,16 +21,6 @@ def daemon_address(address: str | None, plugins: Sequence[str]) -> Iterator[str]
     if address:
         yield address
         return
-    settings = load_settings(
-        overrides={
-            "server": {"listen": ["127.0.0.1:0"], "processes": 1},
-            "health": {"listen": ["127.0.0.1:0"]},
-            "metrics": {"listen": ""},
-            "status": {"listen": ""},
-            "admin": {"listen": []},
-            "plugins": {"load": list(plugins)},
-            "log": {"level": "warning"},
-        }
-    )
+    settings = load_settings(overrides=private_overrides({"load": list(plugins)}))
     with Daemon(settings) as daemon:
         yield daemon.addresses[0]
