@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 from node_adapter.client import VerifierClient
 from node_adapter.errors import FormatError
 from node_adapter.formats import Outcome, Record, Unsigned, Unverifiable, Verdict, settle, verify_signed
+from verifier.cli._formats import Reader
 from verifier.model import Code
 
 __all__ = ["verify_blocks"]
@@ -23,7 +24,6 @@ __all__ = ["verify_blocks"]
 _AT_ONCE = 32_768  # signatures that are verified together: what was read before an error is verified, too
 _TRANSACTION = re.compile(r" transaction \d+")
 
-Reader = Callable[[bytes], Iterator[Record]]
 Line = Verdict | Unverifiable | Unsigned
 
 

@@ -6,15 +6,29 @@ import enum
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from node_adapter.errors import FormatError
 from node_adapter.formats import Record, bitcoin, chainmaker, ethereum, fabric, fisco
 
-__all__ = ["BlockFormat", "Reader", "block_plugins", "block_reader"]
+__all__ = ["BlockFormat", "ChainId", "Crypto", "Reader", "SpentFile", "block_plugins", "block_reader"]
 
 Reader = Callable[[bytes], Iterator[Record]]
+
+ChainId = Annotated[
+    str | None,
+    typer.Option(help="ethereum (a number), fisco, chainmaker, fabric (the channel): name signatures for others."),
+]
+SpentFile = Annotated[
+    Path | None,
+    typer.Option(
+        help='bitcoin: outputs that are spent, lines of "txid:index amount script", '
+        "or what `bitcoin-cli getblock HASH 3` prints."
+    ),
+]
+Crypto = Annotated[fisco.Crypto, typer.Option(help="fisco: the chain's algorithms, which no transaction names.")]
 
 
 class BlockFormat(enum.StrEnum):

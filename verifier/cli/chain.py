@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from node_adapter.errors import AdapterError
+from verifier.cli._progress import progress_on
 from verifier.errors import VerifierError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def bench(
         devices = device or [present[0], *(["cpu"] if present[0] != "cpu" else [])]
         if missing := [name for name in devices if name not in present]:
             raise typer.BadParameter(f"there is no {', '.join(missing)} here; there are {', '.join(present)}")
-        with _progress(console) as progress:
+        with progress_on(console) as progress:
             bar = progress.add_task("signing transactions (once; kept in the cache)", total=transactions)
             pool = make_pool(
                 1,
@@ -197,7 +197,7 @@ def storm(
         middleware = by_middleware(stack.enter_context(LocalVerifier(["sm2"])).client())
         verify = RememberedVerdicts(lambda q: by_library(q) if q.scheme == MEMBER_SCHEME else middleware(q))
         identities = issue_members(7, validators)
-        progress = stack.enter_context(_progress(console))
+        progress = stack.enter_context(progress_on(console))
         bar = progress.add_task(f"storms over {validators} validators", total=seeds)
         for seed in range(first, first + seeds):
             outcome = run_seed(seed, identities, pool, verify)
@@ -216,10 +216,3 @@ def _errors() -> Iterator[None]:
     except (AdapterError, VerifierError) as error:
         Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
         raise typer.Exit(EXIT_FAILED) from None
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=console.quiet) as progress:
-        yield progress

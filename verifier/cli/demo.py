@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from node_adapter.chain import (
@@ -31,6 +29,7 @@ from node_adapter.chain import (
 from node_adapter.client import AsyncVerifierClient, VerifierClient
 from node_adapter.errors import AdapterError
 from verifier.cli._local import daemon_address
+from verifier.cli._progress import progress_on
 from verifier.errors import VerifierError
 
 __all__ = ["register"]
@@ -68,7 +67,7 @@ def register(app: typer.Typer) -> None:
         console = Console(quiet=as_json)
         errors = Console(stderr=True)
         try:
-            with _progress(console) as progress:
+            with progress_on(console) as progress:
                 total = blocks * transactions
                 bar = progress.add_task("signing transactions (once; kept in the cache)", total=total)
                 pool = make_pool(
@@ -157,13 +156,6 @@ async def _run(
         return report_of(world, pool, requests, seconds)
     finally:
         await world.finish()
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=console.quiet) as progress:
-        yield progress
 
 
 def summary(report: Report, signed: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from node_adapter.errors import AdapterError
 from node_adapter.formats import fisco
-from verifier.cli._formats import BlockFormat, Reader, block_reader
+from verifier.cli._formats import BlockFormat, ChainId, Crypto, Reader, SpentFile, block_reader
 from verifier.errors import VerifierError
 
 if TYPE_CHECKING:
@@ -41,20 +41,9 @@ def export_(
     files: Annotated[list[Path], typer.Argument(help="The chain's own files.", show_default=False)],
     format_: Annotated[BlockFormat, typer.Option("--format", help="What the files hold.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The folder of the dataset: one Parquet file a source file.")],
-    chain_id: Annotated[
-        str | None,
-        typer.Option(
-            help="ethereum (a number), fisco, chainmaker, fabric (the channel): name signatures for others."
-        ),
-    ] = None,
-    spent: Annotated[
-        Path | None,
-        typer.Option(
-            help='bitcoin: outputs that are spent, lines of "txid:index amount script", '
-            "or what `bitcoin-cli getblock HASH 3` prints."
-        ),
-    ] = None,
-    crypto: Annotated[fisco.Crypto, typer.Option(help="fisco: the chain's algorithms.")] = fisco.Crypto.sm2,
+    chain_id: ChainId = None,
+    spent: SpentFile = None,
+    crypto: Crypto = fisco.Crypto.sm2,
     group_rows: Annotated[int, typer.Option(min=1, help="Rows of a row group, about.")] = 65_536,
     jobs: Annotated[int, typer.Option(min=1, help="Files that are read at the same time, in processes.")] = 1,
 ) -> None:

@@ -19,7 +19,7 @@ from node_adapter.errors import AdapterError, FormatError
 from node_adapter.formats import fisco
 from verifier.cli._blocks import verify_blocks
 from verifier.cli._certificates import CertificateOptions, needed_plugins, read_certificates, verify_certificates
-from verifier.cli._formats import BlockFormat, block_plugins, block_reader
+from verifier.cli._formats import BlockFormat, ChainId, Crypto, SpentFile, block_plugins, block_reader
 from verifier.cli._local import daemon_address
 from verifier.errors import VerifierError
 
@@ -71,22 +71,9 @@ def register(app: typer.Typer) -> None:
             typer.Option(help="x509: the signers' SM2 user id. [default: 1234567812345678]", show_default=False),
         ] = None,
         all_pairs: Annotated[bool, typer.Option(help="x509: try every certificate as every other's issuer.")] = False,
-        chain_id: Annotated[
-            str | None,
-            typer.Option(
-                help="ethereum (a number), fisco, chainmaker, fabric (the channel): name signatures for others."
-            ),
-        ] = None,
-        spent: Annotated[
-            Path | None,
-            typer.Option(
-                help='bitcoin: outputs that are spent, lines of "txid:index amount script", '
-                "or what `bitcoin-cli getblock HASH 3` prints."
-            ),
-        ] = None,
-        crypto: Annotated[
-            fisco.Crypto, typer.Option(help="fisco: the chain's algorithms, which no transaction names.")
-        ] = fisco.Crypto.sm2,
+        chain_id: ChainId = None,
+        spent: SpentFile = None,
+        crypto: Crypto = fisco.Crypto.sm2,
         timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a batch may take.")] = 120.0,
         brief: Annotated[bool, typer.Option("--brief", help="Print what is not plainly valid, and totals.")] = False,
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
