@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from verifier.bench.rig import Rig
-from verifier.manifest import Manifest, Operation, kind_of
+from verifier.manifest import Choice, Manifest, Operation, load_manifest
 from verifier.model import Bytes, Column
 from verifier.registry._answers import parse_answers
 
@@ -70,17 +70,16 @@ def columns_of(operation: Operation, items: int, noise: Bytes) -> dict[str, Colu
     return columns
 
 
-def builds_of(manifest: Manifest, target: str, variants: bool, tunables: bool) -> dict[str, dict[str, Any]]:
-    """The macros of the default build and of the manifest's others for a device, by their choices' texts: every
-    variant, and with each of them every value of every tunable that matters to it, one at a time."""
-    kind = kind_of(target)
+def builds_of(manifest: Manifest, kind: str, variants: bool, tunables: bool) -> list[Choice]:
+    """The default build and the manifest's others for a kind of device: every variant, and with each of them every
+    value of every tunable that matters to it, one at a time."""
     names = ["default", *(n for n, v in manifest.variants.items() if variants and kind in v.targets)]
     choices = [manifest.choice(name) for name in names]
     for name in names if tunables else ():
         for tunable, described in manifest.tunables.items():
             if kind in described.targets and (not described.variants or name in described.variants):
                 choices += [manifest.choice(name, {tunable: value}) for value in described.values]
-    return {choice.text: manifest.build(choice, target)[1] for choice in choices}
+    return choices
 
 
 def print_fastest(records: list[dict[str, Any]]) -> None:
@@ -127,11 +126,10 @@ def main() -> None:
     records = []
     for name in arguments.plugins.split(","):
         folder = ROOT / "plugins" / name
-        with_defaults = Rig(arguments.device, folder, ROOT / "plugins" / "common", slot_bytes=64 << 20, defines=extra)
-        target = with_defaults.info.target
-        builds = builds_of(with_defaults.manifest, target, arguments.variants, arguments.tunables)
-        with_defaults.close()
-        for variant, defines in ((name, built) for name, built in builds.items() if fnmatch(name, arguments.build)):
+        kind = "cpu" if arguments.device.startswith("cpu") else "gpu"
+        builds = builds_of(load_manifest(folder), kind, arguments.variants, arguments.tunables)
+        for choice in (build for build in builds if fnmatch(build.text, arguments.build)):
+            variant = choice.text
             started = time.perf_counter()
             slot_bytes = (64 << 20) if arguments.build_only else (3 * arguments.mib + 64) << 20
             with Rig(
@@ -139,7 +137,8 @@ def main() -> None:
                 folder,
                 ROOT / "plugins" / "common",
                 slot_bytes=slot_bytes,
-                defines={**defines, **extra},
+                choice=choice,
+                defines=extra,
             ) as rig:
                 built = time.perf_counter() - started
                 if arguments.build_only:

@@ -84,13 +84,10 @@ def encrypted(cipher: Cipher, rig: Rig) -> Bytes:
 def open_rig(device: str, plugin: str, variant: str, tunables: Mapping[str, int | str]) -> Rig:
     """A device with one build of a plugin; on the CPU one thread."""
     folder = ROOT / "plugins" / plugin
-    manifest = load_manifest(folder)
-    choice = manifest.choice(variant, tunables)
     options = {"threads": 1} if device == "cpu" else {}
     slot_bytes = (3 * (MIB if device != "cpu" else 64 << 20) + (64 << 20)) & ~63
-    target = "x86-64-v4" if device == "cpu" else "sm_90"
-    _, defines = manifest.build(choice, target)
-    return Rig(device, folder, ROOT / "plugins" / "common", slot_bytes=slot_bytes, defines=defines, **options)
+    choice = load_manifest(folder).choice(variant, tunables)
+    return Rig(device, folder, ROOT / "plugins" / "common", slot_bytes=slot_bytes, choice=choice, **options)
 
 
 def times(cipher: Cipher, rig: Rig, nbytes: int, runs: int) -> Iterator[tuple[str, float]]:
