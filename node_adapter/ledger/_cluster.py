@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from node_adapter.ledger._engine import Engine
+from node_adapter.ledger._engine import AT_ONCE, Engine
 from node_adapter.ledger._groups import verify_group
 from node_adapter.ledger._outcome import Outcome
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from node_adapter.ledger._verify import Group, Options
 
 __all__ = ["verify_on_cluster"]
-
-_AT_ONCE = 4  # row groups that an actor reads, verifies and gives back at the same time
 
 
 class _Actor:
@@ -36,7 +34,7 @@ class _Actor:
         # Ray shows an actor only its own GPU, as number 0.
         device, threads = ("cuda:0", None) if gpu else ("cpu", cpus)
         self._engine = self._resources.enter_context(Engine((device,), plugins, threads=threads))
-        self._pool = self._resources.enter_context(ThreadPoolExecutor(_AT_ONCE, "ledger"))
+        self._pool = self._resources.enter_context(ThreadPoolExecutor(AT_ONCE, "ledger"))
 
     def __call__(self, tasks: dict[str, Any]) -> dict[str, Any]:
         outcomes = self._pool.map(
@@ -67,12 +65,12 @@ def verify_on_cluster(groups: Sequence[Group], plugins: Sequence[str], options: 
             {"path": str(g.path.resolve()), "name": g.name, "digest": g.digest, "row_group": g.row_group}
             for g in groups
         ]
-        blocks = -(-len(tasks) // _AT_ONCE)
+        blocks = -(-len(tasks) // AT_ONCE)
         dataset = ray.data.from_items(tasks, override_num_blocks=blocks)
         done = dataset.map_batches(
             _Actor,
             fn_constructor_kwargs={"plugins": list(plugins), "gpu": bool(gpus), "cpus": options.cpus},
-            batch_size=_AT_ONCE,
+            batch_size=AT_ONCE,
             compute=ray.data.ActorPoolStrategy(size=min(actors, blocks)),
             num_gpus=1 if gpus else None,
             num_cpus=None if gpus else options.cpus,

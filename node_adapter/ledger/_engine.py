@@ -24,8 +24,9 @@ from verifier.registry import find_source, plugin_paths, shipped_folder
 from verifier.telemetry import set_up_logs
 from verifier.v1 import verifier_pb2 as pb
 
-__all__ = ["Engine", "plugin_digests"]
+__all__ = ["AT_ONCE", "Engine", "plugin_digests"]
 
+AT_ONCE = 4  # row groups that are read, verified and written down at the same time, a device
 MAX_ITEMS = 1 << 18
 MAX_BYTES = 32 << 20
 

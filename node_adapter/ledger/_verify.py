@@ -15,7 +15,7 @@ import pyarrow as pa
 from node_adapter.errors import LedgerError
 from node_adapter.ledger._calls import Call
 from node_adapter.ledger._checkpoint import Checkpoint
-from node_adapter.ledger._engine import Engine, plugin_digests
+from node_adapter.ledger._engine import AT_ONCE, Engine, plugin_digests
 from node_adapter.ledger._files import file_digest
 from node_adapter.ledger._groups import open_ledger, verify_group
 from node_adapter.ledger._outcome import Outcome
@@ -24,8 +24,6 @@ from node_adapter.ledger._schema import broken_off
 __all__ = ["Group", "Options", "Plan", "plan_dataset", "verify_dataset"]
 
 Stamp = tuple[int, int]  # bytes, and nanoseconds of the last change
-
-_AT_ONCE = 4  # row groups that are read, verified and written down at the same time, a device
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,7 @@ def verify_dataset(
 def _here(groups: Sequence[Group], plugins: Sequence[str], options: Options) -> Iterator[tuple[Group, Outcome]]:
     with ExitStack() as resources:
         engine = resources.enter_context(Engine(options.devices, plugins))
-        pool = resources.enter_context(ThreadPoolExecutor(_AT_ONCE * len(engine.devices), "ledger"))
+        pool = resources.enter_context(ThreadPoolExecutor(AT_ONCE * len(engine.devices), "ledger"))
         resources.callback(pool.shutdown, wait=False, cancel_futures=True)
         waiting = {
             pool.submit(verify_group, engine, group.path, group.name, group.digest, group.row_group): group
