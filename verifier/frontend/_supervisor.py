@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +23,7 @@ from verifier.frontend._ports import HeldPorts
 from verifier.frontend._session import Session
 from verifier.frontend._totals import FrontEndTotals
 from verifier.regions import Region
+from verifier.spawn import spawn
 from verifier.telemetry import Metrics
 
 __all__ = ["FrontEnds"]
@@ -222,15 +221,8 @@ class _FrontEnd:
 
     def _spawn(self, theirs: socket.socket, region: Region) -> subprocess.Popen[bytes]:
         fds = (theirs.fileno(), region.fd)
-        # The parent's own search path, so that the child cannot be of another version.
-        code = f"import sys; sys.path[:] = {sys.path}; from verifier.frontend._child import main; main(*{fds})"
-        return subprocess.Popen(
-            [sys.executable, "-c", code, f"verifier-front-end {self._number}"],
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"},
-            process_group=0,  # Ctrl-C is for the core, which drains
-        )
+        title = f"verifier-front-end {self._number}"
+        return spawn("verifier.frontend._child", title, fds, GRPC_ENABLE_FORK_SUPPORT="0")
 
     def _take(self, message: Listening | Counts) -> None:
         if isinstance(message, Counts):

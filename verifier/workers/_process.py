@@ -37,7 +37,7 @@ from verifier.workers._messages import (
 from verifier.workers._options import WorkerOptions
 from verifier.workers._results import read_results
 from verifier.workers._slots import Slots
-from verifier.workers._spawn import spawn
+from verifier.workers._spawn import spawn_worker
 
 __all__ = ["Loss", "Process"]
 
@@ -94,7 +94,7 @@ class Process:
         memory = Slots.create(options.slots, options.slot_bytes)
         try:
             self._slots = Slots(memory, options.slots, options.slot_bytes).slots
-            self._popen, self._control, self._batches = spawn(device_id, memory)
+            self._popen, self._control, self._batches = spawn_worker(device_id, memory)
         finally:
             os.close(memory)
         self._reader = threading.Thread(target=self._read, name=f"{device_id} results", daemon=True)

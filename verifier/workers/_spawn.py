@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 from multiprocessing.connection import Connection
 
-__all__ = ["spawn"]
+from verifier.spawn import spawn
+
+__all__ = ["spawn_worker"]
 
 
-def spawn(device_id: str, memory: int) -> tuple[subprocess.Popen[bytes], Connection, Connection]:
-    """A fresh interpreter, which inherits nothing but the two pipes and the slots."""
+def spawn_worker(device_id: str, memory: int) -> tuple[subprocess.Popen[bytes], Connection, Connection]:
+    """The process, and the parent's ends of its two pipes. `memory`: the slots, which stay the caller's."""
     control, child_control = socket.socketpair()
     batches, child_batches = socket.socketpair()
-    fds = (child_control.fileno(), child_batches.fileno(), memory)
-    # The parent's own search path, so that the child cannot be of another version.
-    code = f"import sys; sys.path[:] = {sys.path}; from verifier.workers._child import main; main(*{fds})"
     with control, batches, child_control, child_batches:
-        popen = subprocess.Popen(
-            [sys.executable, "-c", code, f"verifier-worker {device_id}"],
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-            process_group=0,  # Ctrl-C is for the parent, which drains
-        )
+        fds = (child_control.fileno(), child_batches.fileno(), memory)
+        popen = spawn("verifier.workers._child", f"verifier-worker {device_id}", fds)
         return popen, Connection(control.detach()), Connection(batches.detach())
