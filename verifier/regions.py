@@ -18,9 +18,16 @@ import numpy as np
 from verifier.errors import NotFoundError
 from verifier.model import Bytes
 
-__all__ = ["Region", "map_memory"]
+__all__ = ["ALIGNMENT", "Region", "aligned", "map_memory"]
+
+ALIGNMENT = 64  # of columns, in regions and in workers' slots
 
 _ids = itertools.count(1)  # 0 is a worker's own slot
+
+
+def aligned(nbytes: int) -> int:
+    """`nbytes` rounded up to the alignment of columns."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def map_memory(fd: int, nbytes: int, *, writable: bool = True) -> Bytes:

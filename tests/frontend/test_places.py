@@ -9,7 +9,8 @@ import time
 import pytest
 
 from verifier.errors import CapacityError
-from verifier.frontend._places import ALIGNMENT, Places
+from verifier.frontend._places import Places
+from verifier.regions import ALIGNMENT
 
 
 def test_places_never_overlap_and_come_back():

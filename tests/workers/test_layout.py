@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from verifier.drivers._abi import MAX_INPUTS
 from verifier.model import Batch, BatchKey, Column
-from verifier.workers._layout import ALIGNMENT, Layout, bound, lay_out, write_parts
+from verifier.regions import ALIGNMENT
+from verifier.workers._layout import Layout, bound, lay_out, write_parts
 
 KEY = BatchKey("toy", "verify")
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from verifier.api import KINDS, ColumnarRequest, RefusedError, Status, request_digest
 from verifier.frontend._messages import Answer, Call, Cancel, Channel, FromFrontEnd, Span
-from verifier.frontend._places import ALIGNMENT, Places
+from verifier.frontend._places import Places
 from verifier.model import Bytes
+from verifier.regions import aligned
 from verifier.v1 import verifier_pb2 as pb
 
 __all__ = ["Link"]
@@ -68,7 +69,7 @@ class Link:
         patient: Callable[[], bool] | None = None,
     ) -> _Sent:
         """Writes the columns into the region and sends the rest. Raises CapacityError."""
-        sizes = [_padded(len(g.data)) + _padded(len(g.offsets)) for g in request.columns.values()]
+        sizes = [aligned(len(g.data)) + aligned(len(g.offsets)) for g in request.columns.values()]
         place = self._places.take(sum(sizes), patient, deadline)
         number = next(self._ids)
         sent = _Sent(self, number, place, self._readers.get(rpc))
@@ -97,7 +98,7 @@ class Link:
                 # numpy lets other threads run while it copies; a memoryview does not.
                 np.copyto(self._memory[at : at + len(source)], np.frombuffer(source, np.uint8))
                 begins.append(at)
-                at += _padded(len(source))
+                at += aligned(len(source))
             spans.append(Span(name, begins[0], len(given.data), begins[1], len(given.offsets)))
         return tuple(spans)
 
@@ -135,22 +136,8 @@ class Link:
         else:
             sent.future.set_exception(outcome)
 
-    @property
-    def open_calls(self) -> int:
-        """Calls that the core has not answered."""
-        return len(self._sent)
-
-    @property
-    def taken_bytes(self) -> int:
-        """Bytes of the region that calls hold."""
-        return self._places.taken
-
 
 def _shares(request: ColumnarRequest) -> bool:
     """Whether columns lie in a client's memory, which is not mapped here."""
     columns = (getattr(request.message, name, None) for name in ("input", "signature", "key"))
     return any(c is not None and (c.HasField("shared_data") or c.HasField("shared_offsets")) for c in columns)
-
-
-def _padded(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

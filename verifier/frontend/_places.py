@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 
 from verifier.errors import CapacityError
+from verifier.regions import ALIGNMENT, aligned
 
-__all__ = ["ALIGNMENT", "Places"]
+__all__ = ["Places"]
 
-ALIGNMENT = 64  # of columns, as in a worker's slots
 _LOOK_S = 0.1  # how often one who waits is asked whether it still wants to
 _RETRY_S = 0.05
 
@@ -34,7 +34,7 @@ class Places:
         self, nbytes: int, patient: Callable[[], bool] | None = None, deadline: float | None = None
     ) -> tuple[int, int]:
         """Begin and end of a place. Waits for one while `patient()`, until `deadline`; else raises CapacityError."""
-        size = max(-(-nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
+        size = max(aligned(nbytes), ALIGNMENT)
         with self._changed:
             while True:
                 found = self._fit(size)

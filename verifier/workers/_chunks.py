@@ -9,8 +9,9 @@ import numpy as np
 
 from verifier.drivers._abi import BatchStruct
 from verifier.model import Bytes
+from verifier.regions import aligned
 from verifier.workers._borrowed import Borrowed
-from verifier.workers._layout import Layout, aligned
+from verifier.workers._layout import Layout
 
 __all__ = ["Chunk", "Copy", "chunk_items", "copied_chunk", "in_place_chunk"]
 

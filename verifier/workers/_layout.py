@@ -12,11 +12,11 @@ import numpy as np
 
 from verifier.drivers._abi import MAX_INPUTS, MAX_OUTPUTS
 from verifier.model import Batch, BatchKey, Bytes, Column
+from verifier.regions import ALIGNMENT, aligned
 from verifier.secret import Secret
 
-__all__ = ["ALIGNMENT", "Layout", "Place", "aligned", "bound", "lay_out", "secrets", "wipe", "write_parts"]
+__all__ = ["Layout", "Place", "bound", "lay_out", "secrets", "wipe", "write_parts"]
 
-ALIGNMENT = 64
 _REGIONS = 2 * MAX_INPUTS + 1 + 1 + MAX_OUTPUTS + 2
 
 
@@ -47,11 +47,6 @@ class Layout(NamedTuple):
     def bitmap_words_bytes(self) -> int:
         """Bytes of one bitmap in words of 32 items."""
         return (self.items + 31) // 32 * 4
-
-
-def aligned(nbytes: int) -> int:
-    """`nbytes` rounded up to the alignment of columns."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def bound(items: int, nbytes: int, output_bytes: int = 0) -> int:

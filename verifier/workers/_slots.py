@@ -6,12 +6,9 @@ kernel frees it when both processes have let go, whichever way they end.
 
 from __future__ import annotations
 
-import mmap
 import os
 
-import numpy as np
-
-from verifier.model import Bytes
+from verifier.regions import map_memory
 
 __all__ = ["Slots"]
 
@@ -21,7 +18,7 @@ class Slots:
 
     def __init__(self, fd: int, count: int, nbytes: int) -> None:
         """Maps the memory behind `fd`, which stays the caller's."""
-        self.memory: Bytes = np.frombuffer(mmap.mmap(fd, count * nbytes), np.uint8)
+        self.memory = map_memory(fd, count * nbytes)
         self.slots = [self.memory[i * nbytes : (i + 1) * nbytes] for i in range(count)]
 
     @staticmethod
