@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import grpc
 
@@ -19,7 +19,6 @@ from verifier.telemetry import Metrics
 
 __all__ = ["FrontDoor", "usual_processes"]
 
-_SPARE_CALLS = 16  # for calls that do no work: limits, health
 _CORES_A_PROCESS, _MOST_PROCESSES = 4, 8
 
 Drained = TypeVar("Drained")
@@ -53,13 +52,13 @@ class FrontDoor:
         self.front_ends: FrontEnds | None = None
         with contextlib.ExitStack() as undo:
             if self.processes == 1:
-                self._server = _server(settings, listener, add_work, [interceptor])
+                self._server = RpcServer.for_work(settings, listener, add_work, [interceptor])
                 self.addresses = self._server.addresses
             else:
                 folder = Path(tempfile.mkdtemp(prefix="verifier-"))  # which nobody else may enter
                 undo.callback(shutil.rmtree, folder, ignore_errors=True)
                 core = Listener("server.listen", (f"unix:{folder}/core.sock",), socket_mode=0o600)
-                self._server = _server(settings, core, add_work, [ForwardedCallers()])
+                self._server = RpcServer.for_work(settings, core, add_work, [ForwardedCallers()])
                 self.front_ends = FrontEnds(
                     settings, self.processes, core.addresses[0], operations, unmap, metrics, on_denied
                 )
@@ -87,22 +86,3 @@ class FrontDoor:
             self.front_ends.stop()
         self._server.stop(1.0)
         self._undo.close()
-
-
-def _server(
-    settings: Settings,
-    listener: Listener,
-    add_work: Callable[[grpc.Server], Sequence[str]],
-    interceptors: Sequence[grpc.ServerInterceptor[Any, Any]],
-) -> RpcServer:
-    server, cipher = settings.server, settings.cipher
-    calls = server.max_calls + server.max_streams + cipher.max_calls + cipher.max_streams
-    return RpcServer(
-        listener,
-        add_work,
-        threads=calls,
-        max_calls=calls + _SPARE_CALLS,
-        max_message_bytes=server.max_message_bytes,
-        keepalive_s=server.keepalive_s,
-        interceptors=interceptors,
-    )

@@ -24,12 +24,14 @@ class Listeners:
     @classmethod
     def checked(cls, settings: Settings, tls_files_read: Callable[..., Any]) -> Self:
         """Raises ConfigError naming the setting that would open more than was said."""
-        tls = _tls(settings, tls_files_read)
+        tls = Tls.from_settings(settings, tls_files_read)
+        if tls is not None:
+            tls.check()
         server, health, metrics, status = settings.server, settings.health, settings.metrics, settings.status
         mode = int(server.socket_mode, 8)
         found = cls(
             tls,
-            Listener("server.listen", server.listen, tls, server.insecure, mode),
+            Listener.for_work(settings, server.listen, tls),
             Listener("health.listen", health.listen, None, health.insecure, mode),
         )
         page = () if status.listen in ("", "auto") else (status.listen,)
@@ -42,15 +44,6 @@ class Listeners:
             listener.check()
         _check_admin(settings)
         return found
-
-
-def _tls(settings: Settings, observer: Callable[..., Any]) -> Tls | None:
-    server = settings.server
-    if server.tls_certificate_file is None or server.tls_key_file is None:
-        return None
-    tls = Tls(server.tls_certificate_file, server.tls_key_file, server.tls_client_ca_file, observer=observer)
-    tls.check()
-    return tls
 
 
 def _check_admin(settings: Settings) -> None:

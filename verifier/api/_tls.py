@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import structlog
@@ -21,6 +21,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
+from verifier.config import Settings
 from verifier.errors import ConfigError
 
 __all__ = ["Tls", "TlsObserver"]
@@ -58,6 +59,14 @@ class Tls:
     key_file: Path
     client_ca_file: Path | None = None
     observer: TlsObserver = field(default=_nobody, compare=False)
+
+    @classmethod
+    def from_settings(cls, settings: Settings, observer: TlsObserver) -> Self | None:
+        """That of the listener for work; None where it has none."""
+        server = settings.server
+        if server.tls_certificate_file is None or server.tls_key_file is None:
+            return None
+        return cls(server.tls_certificate_file, server.tls_key_file, server.tls_client_ca_file, observer)
 
     def credentials(self) -> grpc.ServerCredentials:
         """Credentials that follow the files. Raises ConfigError naming the setting and what is wrong."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 from grpc_reflection.v1alpha import reflection
@@ -13,9 +13,11 @@ from grpc_reflection.v1alpha import reflection
 from verifier.api._listeners import check_listener, open_port
 from verifier.api._tls import Tls
 from verifier.api._tuning import channel_options
+from verifier.config import Settings
 
 __all__ = ["Listener", "RpcServer"]
 
+_SPARE_CALLS = 16  # for calls that do no work: limits, health
 _ANSWERS_S = 2.0  # for answers on their way; a call that only watches would never end by itself
 
 Drained = TypeVar("Drained")
@@ -31,6 +33,12 @@ class Listener:
     tls: Tls | None = None
     insecure: bool = False
     socket_mode: int = 0o660
+
+    @classmethod
+    def for_work(cls, settings: Settings, addresses: tuple[str, ...], tls: Tls | None) -> Self:
+        """That of the settings' section `server`, at these addresses."""
+        server = settings.server
+        return cls("server.listen", addresses, tls, server.insecure, int(server.socket_mode, 8))
 
     def check(self) -> None:
         """Raises ConfigError where others could reach an address and nothing protects it."""
@@ -66,6 +74,30 @@ class RpcServer:
         credentials = listener.tls.credentials() if listener.tls else None
         self.addresses = tuple(
             open_port(self._server, address, credentials, listener.socket_mode) for address in listener.addresses
+        )
+
+    @classmethod
+    def for_work(
+        cls,
+        settings: Settings,
+        listener: Listener,
+        add_services: AddServices,
+        interceptors: Sequence[grpc.ServerInterceptor[Any, Any]],
+        *,
+        share_port: bool = False,
+    ) -> Self:
+        """One with a thread for every call and stream that the settings allow."""
+        server, cipher = settings.server, settings.cipher
+        calls = server.max_calls + server.max_streams + cipher.max_calls + cipher.max_streams
+        return cls(
+            listener,
+            add_services,
+            threads=calls,
+            max_calls=calls + _SPARE_CALLS,
+            max_message_bytes=server.max_message_bytes,
+            keepalive_s=server.keepalive_s,
+            interceptors=interceptors,
+            share_port=share_port,
         )
 
     def start(self) -> None:

@@ -28,9 +28,9 @@ from verifier.api import (
     Listener,
     RpcServer,
     Tls,
+    channel_options,
     tune_malloc,
 )
-from verifier.api._tuning import channel_options
 from verifier.config import Settings
 from verifier.errors import VerifierError
 from verifier.frontend._counts import FrontEndCounts
@@ -44,7 +44,6 @@ from verifier.v1 import cipher_pb2, verifier_pb2
 __all__ = ["Setup", "main"]
 
 _COUNT_S = 1.0
-_SPARE_CALLS = 16
 _ANSWERS_S = 2.0
 _SERVICES = (
     (SERVICE, verifier_pb2, verifier_pb2.DESCRIPTOR.services_by_name["Verifier"]),
@@ -81,26 +80,14 @@ class FrontEnd:
         options = channel_options(server.max_message_bytes, server.keepalive_s)
         self._proxy = Proxy(grpc.insecure_channel(setup.core, options))
         access = Access.from_settings(settings, on_denied=self._counts.audit, count=self._counts.denied)
-        calls = server.max_calls + server.max_streams + settings.cipher.max_calls + settings.cipher.max_streams
-        self._server = RpcServer(
-            Listener(
-                "server.listen", setup.addresses, self._tls(settings), server.insecure, int(server.socket_mode, 8)
-            ),
+        tls = Tls.from_settings(settings, self._counts.tls_files_read)
+        self._server = RpcServer.for_work(
+            settings,
+            Listener.for_work(settings, setup.addresses, tls),
             self._add,
-            threads=calls,
-            max_calls=calls + _SPARE_CALLS,
-            max_message_bytes=server.max_message_bytes,
-            keepalive_s=server.keepalive_s,
-            interceptors=[CallInterceptor(access, self._tracing, self._counts.request)],
+            [CallInterceptor(access, self._tracing, self._counts.request)],
             share_port=True,
         )
-
-    def _tls(self, settings: Settings) -> Tls | None:
-        server = settings.server
-        if server.tls_certificate_file is None or server.tls_key_file is None:
-            return None
-        files = server.tls_certificate_file, server.tls_key_file, server.tls_client_ca_file
-        return Tls(*files, observer=self._counts.tls_files_read)
 
     def _add(self, server: grpc.Server) -> Sequence[str]:
         columns = self._columns.handlers()

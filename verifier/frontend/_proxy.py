@@ -12,9 +12,7 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from verifier.api import status_of
-from verifier.api._calls import abort, caller_of, deadline_of
-from verifier.api.status import DETAILS_KEY
+from verifier.api import DETAILS_KEY, abort, caller_of, deadline_of, status_of
 from verifier.errors import StoppingError
 
 __all__ = ["CALLER_KEY", "ForwardedCallers", "Proxy"]
