@@ -11,9 +11,8 @@ explicit and idempotent, and closing in the wrong order is refused with an error
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from verifier.drivers._abi import BatchStruct, PluginInfo
 from verifier.model import Bytes
@@ -151,10 +150,3 @@ class Driver(Protocol):
         """Waits for everything. Raises BackendError with the first failure since the last call."""
 
     def close(self) -> None: ...
-
-
-class Opener(Protocol):
-    """How a backend is asked for its devices."""
-
-    def devices(self) -> Sequence[DeviceInfo]: ...
-    def open(self, info: DeviceInfo, **options: Any) -> Driver: ...

@@ -87,19 +87,18 @@ class Core:
         """Accepts a request. Raises CapacityError."""
         key = work.batch.key
         up = [state.device.device for state in self._devices if state.device.state is WorkerState.UP]
-        rate = self.router.rate(key, up) if up and self.router.knows(key, up) else None
-        self.backlog.admit(work, self._retry_after_s(work), rate)
+        rate = self.router.rate(key, up) if up else None
+        measured = rate if self.router.knows(key, up) else None
+        self.backlog.admit(work, self._retry_after_s(key, rate), measured)
         if work.deadline is not None:
             self._deadlines[work] = work.deadline
             self._next_deadline = min(self._next_deadline, work.deadline)
 
-    def _retry_after_s(self, work: Work) -> float:
-        key = work.batch.key
+    def _retry_after_s(self, key: BatchKey, rate: float | None) -> float:
         held = self.backlog.held.get(key.plugin)
-        up = [state.device.device for state in self._devices if state.device.state is WorkerState.UP]
-        if held is None or not up:
+        if held is None or rate is None:
             return _MOST_RETRY_S
-        seconds = 0.5 * units(held.items, held.bytes) / self.router.rate(key, up)
+        seconds = 0.5 * units(held.items, held.bytes) / rate
         return min(max(seconds, _LEAST_RETRY_S), _MOST_RETRY_S)
 
     def drop(self, work: Work) -> None:
@@ -180,10 +179,10 @@ class Core:
             return self._options.launch_items
         return max(cost.units(self._options.launch_s), _LEAST_LAUNCH)
 
-    def _suited(self, states: list[DeviceState], lease: Lease | None) -> list[DeviceState]:
+    def _suited(self, states: list[DeviceState], lease: Lease) -> list[DeviceState]:
         """Those that keep tables, for what needs them; all where none of those is up: they say what they lack."""
         devices = self._options.table_devices
-        if "auto" in devices or lease is None:
+        if "auto" in devices:
             return states
         if lease.instance.manifest.operations[lease.operation_index].role != "enrolled":
             return states
@@ -272,7 +271,7 @@ class Core:
                 continue
             lease = again.pieces[0].work.lease
             assert lease is not None
-            states = self._other_devices(lease.instance, again, now)
+            states = self._other_devices(lease, again, now)
             if states:
                 again.since = now
             for state in (state for state in states if self._devices.has_room(state, now)):
@@ -291,10 +290,9 @@ class Core:
             again.pieces = [piece for piece in again.pieces if piece not in dropped]
             self._put_all(dropped)
 
-    def _other_devices(self, instance: Instance, again: _Again, now: float) -> list[DeviceState]:
+    def _other_devices(self, lease: Lease, again: _Again, now: float) -> list[DeviceState]:
         """Devices that have not failed on this piece, or those that have and were started anew; the best first."""
-        lease = again.pieces[0].work.lease
-        up = self._suited(self._devices.up(instance), lease)
+        up = self._suited(self._devices.up(lease.instance), lease)
         fresh = [state for state in up if state.device.device.id not in again.failed_on]
         loads = [Load(state.device.device, state.busy_s(now)) for state in fresh or up]
         items = sum(piece.items for piece in again.pieces)

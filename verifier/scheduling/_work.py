@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from verifier.model import Batch, BatchResult, Bytes, Column, bitmap_bytes
+from verifier.model import Batch, BatchResult, Bytes, Column
 from verifier.scheduling._ports import Lease
 
 __all__ = ["CUT_ITEMS", "Piece", "Priority", "Work", "cut", "units"]
@@ -148,8 +148,3 @@ class Piece:
 
     def batch(self) -> Batch:
         return cut(self.work.batch, self.begin, self.end)
-
-    def undetermined(self) -> BatchResult:
-        result = BatchResult.undetermined(self.items)
-        assert result.decided.size == bitmap_bytes(self.items)
-        return result

@@ -6,7 +6,7 @@ An event costs some microseconds of the host, so where there are copies only eve
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from verifier.drivers._driver import Event, Stream
 from verifier.model import StageTimes
@@ -35,10 +35,6 @@ def stage_times(chunks: Iterable[ChunkMarks]) -> StageTimes:
     """
     sums = [0, 0, 0]
     for chunk in chunks:
-        for stage, (before, after) in enumerate(_pairs(chunk.events)):
+        for stage, (before, after) in enumerate(itertools.pairwise(chunk.events)):
             sums[stage] += after.elapsed_ns(before)
     return StageTimes(*sums)
-
-
-def _pairs(events: list[Event]) -> Iterator[tuple[Event, Event]]:
-    return itertools.pairwise(events)
