@@ -9,13 +9,13 @@ from typing import Any
 import structlog
 
 from verifier.api import split_address
-from verifier.errors import ConfigError
+from verifier.errors import BackendError, ConfigError
 from verifier.registry import InstanceStatus, Registry
 from verifier.registry import State as PluginState
 from verifier.scheduling import Scheduler
 from verifier.statuspage import DeviceNow, History, PluginNow, Snapshot, State, StatusServer
 from verifier.telemetry import Metrics
-from verifier.workers import Fleet
+from verifier.workers import Fleet, Worker
 
 __all__ = ["DEFAULT_ADDRESS", "StatusPage"]
 
@@ -98,12 +98,11 @@ class StatusPage:
         return [_plugin(status, operations.get(status.label, ())) for status in shown[:_MOST_PLUGINS]]
 
 
-def _name(worker: Any) -> str:
+def _name(worker: Worker) -> str:
     try:
-        name: str = worker.device.name
-    except Exception:  # it has never started
+        return worker.device.name
+    except BackendError:  # it has never started
         return ""
-    return name
 
 
 def _plugin(status: InstanceStatus, operations: tuple[str, ...]) -> PluginNow:

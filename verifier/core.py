@@ -177,11 +177,11 @@ class Core:
     def _start_keys(self) -> None:
         keys = self._settings.keys
         if keys.enroll:
-            self.tables = KeyTables(self.registry, TableOptions(keys.devices))
-            self.fleet.on_state(lambda _: self.tables.wake() if self.tables else None)
-            self._metrics.watch_key_tables(self.tables.stats)
-            self._undo.callback(self.tables.close)
-            self.tables.start()
+            tables = self.tables = KeyTables(self.registry, TableOptions(keys.devices))
+            self.fleet.on_state(lambda _: tables.wake())
+            self._metrics.watch_key_tables(tables.stats)
+            self._undo.callback(tables.close)
+            tables.start()
         promotion = Promotion(self.tables, keys.promote_after) if self.tables and keys.promote_after else None
         self.named = KeyScheduler(self.scheduler, self.registry, self.tables, promotion)
 
