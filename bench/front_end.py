@@ -18,7 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from node_adapter.client import CHANNEL_OPTIONS, SharedMemory
 from verifier.api import tune_malloc
 from verifier.bench.processes import children, cpu_s
 from verifier.bench.records import Record, append_records, load_average
+from verifier.bench.serving import serving
 from verifier.bench.signatures import make_signatures
 from verifier.drivers import DeviceInfo, list_devices
 from verifier.v1 import verifier_pb2 as pb
@@ -50,7 +53,7 @@ def main() -> None:
     device = next(device for device in list_devices() if device.id == options.device)
     for processes in options.processes:
         for plugin in options.plugins:
-            with Daemon(options.device, plugin, processes) as daemon:
+            with running(options.device, plugin, processes) as daemon:
                 for way in ("grpc", "shm"):
                     before = daemon.cpu_s()
                     rates, counts = zip(
@@ -95,51 +98,37 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+@dataclass(frozen=True)
 class Daemon:
     """`verifier serve` in a process of its own."""
 
-    def __init__(self, device: str, plugin: str, processes: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="verifier-bench-")
-        self.memory = f"unix:{self._folder.name}/memory.sock"
-        settings = (
-            'server.listen=["127.0.0.1:0"]',
-            f"server.processes={processes}",
-            "health.listen=[]",
-            "admin.listen=[]",
-            "status.listen=",
-            "metrics.listen=",
-            "plugins.trust=any",
-            "shared_memory.enabled=true",
-            f"shared_memory.listen={self.memory}",
-            "scheduling.caller_share=1.0",
-        )
-        command = [sys.executable, "-m", "verifier", "serve", "--log-level", "warning", "--device", device]
-        command += ["--plugin", str(NULL) if plugin == "null" else plugin]
-        for setting in settings:
-            command += ["--set", setting]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line.startswith("verifier ready on "):
-            raise SystemExit("the daemon did not start")
-        self.address = line.split()[-1]
+    address: str
+    memory: str
+    pid: int
 
     def cpu_s(self) -> dict[str, float]:
         """CPU seconds that its processes have used, by what they are."""
-        pid = self._process.pid
-        used = {"core": cpu_s(pid), "front_ends": 0.0, "workers": 0.0}
-        front_ends = children(pid, "verifier.frontend")
-        for child in children(pid):
+        used = {"core": cpu_s(self.pid), "front_ends": 0.0, "workers": 0.0}
+        front_ends = children(self.pid, "verifier.frontend")
+        for child in children(self.pid):
             used["front_ends" if child in front_ends else "workers"] += cpu_s(child)
         return used
 
-    def __enter__(self) -> Daemon:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait(WAIT_S)
-        self._folder.cleanup()
+@contextmanager
+def running(device: str, plugin: str, processes: int) -> Iterator[Daemon]:
+    """A daemon with shared memory for its clients."""
+    with tempfile.TemporaryDirectory(prefix="verifier-bench-") as folder:
+        memory = f"unix:{folder}/memory.sock"
+        settings = (
+            f"server.processes={processes}",
+            "plugins.trust=any",
+            "shared_memory.enabled=true",
+            f"shared_memory.listen={memory}",
+            "scheduling.caller_share=1.0",
+        )
+        with serving(device, str(NULL) if plugin == "null" else plugin, settings) as (address, pid):
+            yield Daemon(address, memory, pid)
 
 
 def load(daemon: Daemon, options: argparse.Namespace, way: str, processes: int) -> tuple[float, int]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +12,11 @@ from node_adapter.chain import Pool
 from node_adapter.chain.experiment import Measured, library_cost_s, measure, middleware_cost_s, predicted_gain
 from node_adapter.client import Algorithm
 from verifier.bench.records import Record, load_average
+from verifier.bench.serving import serving
 from verifier.drivers import list_devices
 from verifier.errors import VerifierError
 
 __all__ = ["Case", "Result", "cases_on", "draw", "records_of", "run_cases"]
-
-_READY = "verifier ready on "
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +152,8 @@ def _daemon(case: Case, algorithm: Algorithm) -> Iterator[tuple[str, int | None]
         yield "", None
         return
     plugin = "sm2" if algorithm is Algorithm.SM2 else "ecdsa"
-    command = [sys.executable, "-m", "verifier", "serve", "--device", case.device, "--plugin", plugin]
-    command += ["--listen", "127.0.0.1:0", "--log-level", "error"]
-    for setting in ('health.listen=["127.0.0.1:0"]', "metrics.listen=", "status.listen=", "admin.listen=[]"):
-        command += ["--set", setting]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        line = process.stdout.readline() if process.stdout else ""
-        if not line.startswith(_READY):
-            raise VerifierError(f"the daemon for {case} did not start; its log says why")
-        yield line.removeprefix(_READY).split()[0], process.pid
-    finally:
-        process.terminate()
-        process.wait(60)
-        if process.stdout:
-            process.stdout.close()
+    with serving(case.device, plugin) as daemon:
+        yield daemon
 
 
 def records_of(results: Sequence[Result], pool: Pool, validators: int, block: int, window: int) -> list[Record]:
