@@ -14,6 +14,7 @@ from verifier.model import Code, bitmap_bytes
 __all__ = [
     "no_digests",
     "no_verdicts",
+    "read_bits",
     "read_codes",
     "read_digests",
     "read_outputs",
@@ -36,7 +37,7 @@ def no_verdicts(items: int) -> Verdicts:
 
 def read_digests(response: Any, items: int) -> Digests:
     """The hashes in an answer to Digest. Raises AnswerError."""
-    decided = _bits("decided", response.decided, items)
+    decided = read_bits("decided", response.decided, items)
     codes = np.where(decided, np.uint8(Code.VALID), np.uint8(Code.UNDECIDED))
     return Digests(codes, (read_served(response, items),), (), read_outputs("digests", response.digests, items, 32))
 
@@ -52,7 +53,8 @@ def read_served(response: Any, items: int) -> Served:
     return Served(items, response.served_by, response.device, times.queue_ns, times.device_ns, times.total_ns)
 
 
-def _bits(name: str, bitmap: bytes, items: int) -> npt.NDArray[np.bool_]:
+def read_bits(name: str, bitmap: bytes, items: int) -> npt.NDArray[np.bool_]:
+    """A bitmap as one bool an item. Raises AnswerError where it is not that of `items` items."""
     if len(bitmap) != bitmap_bytes(items):
         raise AnswerError(f"{name}: {len(bitmap)} bytes; {items} items are {bitmap_bytes(items)}")
     bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little").view(np.bool_)
@@ -70,8 +72,8 @@ def read_outputs(name: str, data: bytes, items: int, width: int) -> Bytes:
 
 def read_codes(response: Any, items: int) -> Bytes:
     """One code an item, from bitmaps and problems that must not contradict each other."""
-    valid = _bits("valid", response.valid, items)
-    decided = _bits("decided", response.decided, items)
+    valid = read_bits("valid", response.valid, items)
+    decided = read_bits("decided", response.decided, items)
     valid = valid & decided
     codes = np.where(decided, np.where(valid, np.uint8(Code.VALID), np.uint8(Code.INVALID)), np.uint8(0))
     if len(response.problems.index) != 4 * len(response.problems.code):

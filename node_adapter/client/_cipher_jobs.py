@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from node_adapter.client._answers import read_bits, read_outputs
 from node_adapter.client._cipher_scheme import CipherMode, CipherScheme, Direction, pb
 from node_adapter.client._columns import Column, Values, pack
 from node_adapter.client._scheme import Priority
@@ -137,11 +138,8 @@ def transformed(answer: Any, items: int) -> Transformed:
     offsets = np.frombuffer(answer.data.offsets, "<u4").astype(np.int64)
     data = np.frombuffer(answer.data.data, np.uint8)
     fits = offsets.size == items + 1 and offsets[0] == 0 and offsets[-1] == data.size
-    if not fits or (np.diff(offsets) < 0).any() or 8 * min(len(answer.valid), len(answer.decided)) < items:
+    if not fits or (np.diff(offsets) < 0).any():
         raise AnswerError("the answer's columns are not those of its items")
-    valid, decided = (
-        np.unpackbits(np.frombuffer(bits, np.uint8), count=items, bitorder="little").astype(np.bool_)
-        for bits in (answer.valid, answer.decided)
-    )
-    tags = np.frombuffer(answer.tags, np.uint8).reshape(-1, GCM_TAG_BYTES)
+    valid, decided = read_bits("valid", answer.valid, items), read_bits("decided", answer.decided, items)
+    tags = read_outputs("tags", answer.tags, items if answer.tags else 0, GCM_TAG_BYTES)
     return Transformed(data, offsets, tags, valid & decided, decided, answer.served_by)

@@ -80,9 +80,11 @@ def test_all_calls_go_to_one_daemon():
     assert sorted(service.calls for service in services) == [0, 10]
 
 
-def answer(items: int = 2, data: bytes = b"abc", offsets=(0, 1, 3), valid: bytes = b"\3", decided: bytes = b"\3"):
+def answer(
+    items: int = 2, data: bytes = b"abc", offsets=(0, 1, 3), valid: bytes = b"\3", decided: bytes = b"\3", tags=b""
+):
     column = verifier_pb2.Column(data=data, offsets=np.array(offsets, "<u4").tobytes())
-    return pb.TransformResponse(items=items, data=column, valid=valid, decided=decided)
+    return pb.TransformResponse(items=items, data=column, valid=valid, decided=decided, tags=tags)
 
 
 def test_an_answer_is_read():
@@ -101,6 +103,10 @@ def test_an_answer_is_read():
         answer(offsets=(1, 1, 3)),
         answer(valid=b""),
         answer(decided=b""),
+        answer(valid=b"\7"),
+        answer(decided=b"\3\0"),
+        answer(tags=bytes(16)),
+        answer(tags=bytes(33)),
     ],
 )
 def test_an_answer_that_does_not_fit_is_not_used(wrong):
