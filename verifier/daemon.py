@@ -21,6 +21,7 @@ import grpc
 import structlog
 
 from verifier import __version__
+from verifier._admin_listeners import open_admin
 from verifier._front_door import FrontDoor
 from verifier._listeners import Listeners
 from verifier._status_page import StatusPage
@@ -47,8 +48,7 @@ from verifier.api import (
     split_address,
     tune_malloc,
 )
-from verifier.api.admin import admin_server, certificate_subject
-from verifier.config import Settings, default_admin_address, default_memory_address
+from verifier.config import Settings, default_memory_address
 from verifier.core import Core
 from verifier.errors import ConfigError
 from verifier.keys import KeySetLimits, KeySets
@@ -243,36 +243,12 @@ class Daemon:
         self._undo.callback(page.close)
 
     def _open_admin(self, address: str) -> None:
-        """The admin listener. One that nobody asked for by name may be missing: a second daemon runs without."""
-        wanted = default_admin_address() if address == "auto" else address
-        try:
-            if wanted.startswith("unix:"):
-                Path(wanted.removeprefix("unix:")).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            admin = self._admin_server(wanted)
-        except (ConfigError, OSError) as error:
-            if address != "auto":
-                raise
-            _log.warning("admin_listener_missing", address=wanted, error=str(error))
-            return
-        admin.start()
-        self._undo.callback(lambda server: server.stop(1.0).wait(), admin)
+        tls, registry = self._listeners.tls, self.core.registry
+        admin = open_admin(self.settings, address, tls, registry, self._interceptor)
+        if admin is not None:
+            self._undo.callback(lambda: admin.stop(1.0).wait())
 
-    def _admin_server(self, address: str) -> grpc.Server:
-        mode = int(self.settings.admin.socket_mode, 8)
-        if address.startswith("unix:"):
-            interceptors = [self._interceptor(admin_socket=True)]
-            return admin_server(self.core.registry, address, socket_mode=mode, interceptors=interceptors)
-        if self._listeners.tls is None or self._listeners.tls.client_ca_file is None:
-            return admin_server(self.core.registry, address)  # which says what is missing
-        return admin_server(
-            self.core.registry,
-            address,
-            credentials=self._listeners.tls.credentials(),
-            actor=certificate_subject,
-            interceptors=[self._interceptor()],
-        )
-
-    def _interceptor(self, *, admin_socket: bool = False) -> CallInterceptor:
+    def _interceptor(self, admin_socket: bool = False) -> CallInterceptor:
         access = Access.from_settings(
             self.settings, admin_socket=admin_socket, on_denied=self._told_denial, count=self.metrics.denied
         )

@@ -28,7 +28,7 @@ def settings(tmp_path, listen):
 
 def test_a_nodes_own_verifier_leaves_the_socket_to_the_daemon(tmp_path, monkeypatch):
     path = tmp_path / "admin.sock"
-    monkeypatch.setattr("verifier.daemon.default_admin_address", lambda: f"unix:{path}")
+    monkeypatch.setattr("verifier._admin_listeners.default_admin_address", lambda: f"unix:{path}")
     with LocalVerifier([str(PARITY)], trust_any=True) as local:
         assert local.client().served().operations
         assert not path.exists()
@@ -51,7 +51,7 @@ def test_where_the_default_socket_is(monkeypatch):
 def test_the_default_socket_is_the_first_daemons(monkeypatch, tmp_path):
     path = tmp_path / "verifier" / "admin.sock"
     address = f"unix:{path}"
-    monkeypatch.setattr("verifier.daemon.default_admin_address", lambda: address)
+    monkeypatch.setattr("verifier._admin_listeners.default_admin_address", lambda: address)
     with Daemon(settings(tmp_path, ["auto"])):
         assert path.stat().st_mode & 0o777 == 0o600
         assert labels(address) == ["parity@1.0.0#1"]
