@@ -20,7 +20,7 @@ from node_adapter.formats import Outcome as SignatureOutcome
 from node_adapter.formats import Signed, settle
 from node_adapter.ledger._calls import ADDRESS_BYTES, Call
 from node_adapter.ledger._engine import MAX_BYTES, MAX_ITEMS, Engine
-from node_adapter.ledger._outcome import NOT_VERIFIABLE, Failure, Outcome
+from node_adapter.ledger._outcome import NOT_VERIFIABLE, Failure, Outcome, first_line
 from node_adapter.ledger._schema import read_calls
 from verifier.errors import VerifierError
 from verifier.model import BatchResult, Code
@@ -52,7 +52,7 @@ def verify_group(engine: Engine, path: Path, name: str, digest: str, row_group: 
             rows = np.flatnonzero(firsts & (codes != Code.VALID))
             names = file.read_row_group(row_group, columns=["block", "transaction"]) if rows.size else None
     except (OSError, pa.ArrowException, AdapterError, VerifierError) as error:
-        return Outcome(name, digest, row_group, error=_first_line(error))
+        return Outcome(name, digest, row_group, error=first_line(error))
     not_verifiable = np.asarray(pc.is_null(table["call"]))
     counts = Counter(
         {Code(code).name: int(n) for code, n in enumerate(np.bincount(codes[firsts & ~not_verifiable])) if n}
@@ -61,10 +61,6 @@ def verify_group(engine: Engine, path: Path, name: str, digest: str, row_group: 
         counts[NOT_VERIFIABLE] = int(not_verifiable.sum())
     failures = _failures(rows, codes, not_verifiable, table["why"], names)
     return Outcome(name, digest, row_group, plugins, dict(sorted(counts.items())), failures)
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _used(column: Any, calls: int) -> list[int]:

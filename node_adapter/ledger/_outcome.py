@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["NOT_VERIFIABLE", "UNREADABLE", "Failure", "Outcome"]
+__all__ = ["NOT_VERIFIABLE", "UNREADABLE", "Failure", "Outcome", "first_line"]
 
 NOT_VERIFIABLE = "NOT_VERIFIABLE"
 UNREADABLE = "UNREADABLE"
@@ -58,3 +58,8 @@ class Outcome:
         found: dict[str, Any] = json.loads(line)
         found["failures"] = tuple(Failure(*failure) for failure in found["failures"])
         return cls(**found)
+
+
+def first_line(error: Exception) -> str:
+    """What an outcome says of an error: pyarrow's have many lines."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -18,7 +18,7 @@ from node_adapter.ledger._checkpoint import Checkpoint
 from node_adapter.ledger._engine import AT_ONCE, Engine, plugin_digests
 from node_adapter.ledger._files import file_digest
 from node_adapter.ledger._groups import open_ledger, verify_group
-from node_adapter.ledger._outcome import Outcome
+from node_adapter.ledger._outcome import Outcome, first_line
 from node_adapter.ledger._schema import broken_off
 
 __all__ = ["Group", "Options", "Plan", "plan_dataset", "verify_dataset"]
@@ -102,7 +102,7 @@ def _plan_file(dataset: Path, path: Path) -> tuple[list[Group], list[Outcome]]:
             sizes = [file.metadata.row_group(place).num_rows for place in range(file.num_row_groups)]
             broken = broken_off(file.metadata.metadata or {})
     except (OSError, pa.ArrowException, LedgerError) as error:
-        return [], [Outcome(name, digest, -1, error=f"{type(error).__name__}: {error}".splitlines()[0])]
+        return [], [Outcome(name, digest, -1, error=first_line(error))]
     problem = f"its source broke off, and what follows is missing: {broken}"
     return (
         [Group(path, name, digest, place, rows, tuple(calls), stamp) for place, rows in enumerate(sizes)],
