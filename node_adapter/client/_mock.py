@@ -161,8 +161,8 @@ def _abort(
     context: grpc.ServicerContext, code: grpc.StatusCode, problem: str, retry_after_s: float | None
 ) -> NoReturn:
     if retry_after_s is not None:
-        whole = int(retry_after_s)
-        delay = duration_pb2.Duration(seconds=whole, nanos=int((retry_after_s - whole) * 1e9))
+        delay = duration_pb2.Duration()
+        delay.FromNanoseconds(int(retry_after_s * 1e9))
         detail = any_pb2.Any()
         detail.Pack(error_details_pb2.RetryInfo(retry_delay=delay))
         status = status_pb2.Status(code=code.value[0], message=problem, details=[detail])

@@ -119,5 +119,5 @@ def retry_after_s(trailers: Any) -> float:
         for detail in status_pb2.Status.FromString(value).details:
             info = error_details_pb2.RetryInfo()
             if detail.Unpack(info):
-                return float(info.retry_delay.seconds + info.retry_delay.nanos / 1e9)
+                return float(info.retry_delay.ToNanoseconds() / 1e9)
     return 0.0
