@@ -26,6 +26,7 @@ __all__ = [
     "StageTimes",
     "Timings",
     "bitmap_bytes",
+    "bits_of",
 ]
 
 Bytes = npt.NDArray[np.uint8]
@@ -59,6 +60,11 @@ class Code(IntEnum):
 def bitmap_bytes(items: int) -> int:
     """Bytes of a bitmap of `items` bits."""
     return (items + 7) // 8
+
+
+def bits_of(bitmap: Bytes, items: int) -> npt.NDArray[np.bool_]:
+    """A bitmap's bits, one an item."""
+    return np.unpackbits(bitmap, count=items, bitorder="little").view(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from _clock import Clock
 
 from verifier.api import _rates
 from verifier.api._rates import Rate, Rates
 from verifier.api._roles import Role
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

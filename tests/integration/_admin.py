@@ -57,13 +57,6 @@ class AdminDaemon(DaemonProcess):
         return self._health.Check(health_pb2.HealthCheckRequest(service=service), timeout=WAIT_S).status
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.02)
-
-
 @contextmanager
 def refused(code: grpc.StatusCode, text: str = "") -> Iterator[None]:
     """The block's call ends with this status, whose text contains `text`."""

@@ -124,6 +124,13 @@ def bits(data: bytes, items: int) -> np.ndarray:
     return np.unpackbits(np.frombuffer(data, np.uint8), count=items, bitorder="little").astype(bool)
 
 
+def accepted(daemon: DaemonProcess) -> float:
+    """How many items the toy has been given so far, answered or not."""
+    counted = daemon.metrics().items()
+    names = ('verifier_queue_items{plugin="parity"}', 'verifier_items_total{plugin="parity"')
+    return sum(value for name, value in counted if name.startswith(names))
+
+
 def assert_right(answer: pb.VerifyResponse, data: np.ndarray) -> None:
     assert answer.items == len(data)
     assert bits(answer.decided, len(data)).all()

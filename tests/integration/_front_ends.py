@@ -6,7 +6,6 @@ import fcntl
 import os
 import socket
 import struct
-import time
 from pathlib import Path
 
 from _daemon_process import DaemonProcess
@@ -16,13 +15,6 @@ from verifier.v1 import verifier_pb2 as pb
 
 TIMEOUT_S = 60
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-
-
-def until(condition, timeout_s: float = TIMEOUT_S) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
 
 
 def front_ends(daemon: DaemonProcess) -> list[int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _cipher_command import command, files
 from _daemon_process import ROOT
-from _front_ends import until
+from _waiting import until
 
 SEED = 7
 

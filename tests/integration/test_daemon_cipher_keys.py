@@ -9,7 +9,7 @@ import pytest
 from _cipher_references import cbc, hight
 from _cipher_schemes import CTR, ECB, GCM, scheme_of
 from _daemon_process import DaemonProcess
-from _front_ends import until
+from _waiting import until
 
 from node_adapter.client import CipherAlgorithm, CipherClient, CipherMode
 from node_adapter.errors import CapacityError, NotServedError, RefusedError

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
+import numpy as np
 import pytest
 from _daemon_process import (
     Requests,
+    accepted,
     alive,
     assert_right,
     assert_right_or_undecided,
@@ -18,6 +19,7 @@ from _daemon_process import (
     parity_request,
     parity_scheme,
 )
+from _waiting import until
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -36,13 +38,6 @@ def slow(start):
     return start(*ONE_AT_A_TIME, "server.stream_in_flight=8", devices=("fake:0",), faults=[SLOW])
 
 
-def _until(condition, timeout_s=TIMEOUT_S):
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
-
-
 def test_deadlines(slow):
     """A call whose time is over gets DEADLINE_EXCEEDED, the others their verdicts."""
     data = digests(50, seed=1)
@@ -58,7 +53,7 @@ def test_cancelled_calls_leave_nothing_behind(slow):
     data = digests(50, seed=2)
     first = slow.stub.Verify.future(parity_request(data), timeout=TIMEOUT_S)
     calls = [slow.stub.Verify.future(parity_request(data), timeout=TIMEOUT_S) for _ in range(10)]
-    time.sleep(SLOW_S / 3)
+    until(lambda: accepted(slow) == 50 * 11)
     for call in calls:
         call.cancel()
     assert_right(first.result(), data)
@@ -70,7 +65,7 @@ def test_answers_of_a_stream_come_as_they_finish(slow):
     requests = Requests()
     answers = slow.stub.VerifyStream(requests, timeout=TIMEOUT_S)
     requests.put(parity_request(digests(5, seed=0), 0))
-    time.sleep(SLOW_S / 3)
+    until(lambda: accepted(slow) == 5)
     # Pool work of another key waits; consensus work that is sent later overtakes it.
     pool = digests(40, seed=1)
     requests.put(
@@ -89,8 +84,6 @@ def test_answers_of_a_stream_come_as_they_finish(slow):
 
 
 def _offsets(items, width):
-    import numpy as np
-
     return (np.arange(items + 1, dtype="<u4") * width).tobytes()
 
 
@@ -136,7 +129,7 @@ def test_a_stream_is_not_read_beyond_its_bound(start):
     batches = [digests(100, seed=i) for i in range(12)]
     answers = daemon.stub.VerifyStream((parity_request(data, i) for i, data in enumerate(batches)), timeout=TIMEOUT_S)
     seen = []
-    _until(lambda: seen.append(daemon.metrics().get('verifier_queue_items{plugin="parity"}', 0)) or any(seen))
+    until(lambda: seen.append(daemon.metrics().get('verifier_queue_items{plugin="parity"}', 0)) or any(seen))
     seen += [daemon.metrics().get('verifier_queue_items{plugin="parity"}', 0) for _ in range(10)]
     assert 0 < max(seen) <= 200
     for answer in answers:
@@ -207,7 +200,7 @@ def test_a_killed_worker_costs_no_verdict_and_service_is_back(start):
         for number, answer in enumerate(pool.map(ask, range(len(batches)))):
             assert_right_or_undecided(answer, batches[number])
     assert not alive(victim)
-    _until(lambda: daemon.workers() not in ([], [victim]))
+    until(lambda: daemon.workers() not in ([], [victim]))
     data = digests(77, seed=77)
     assert_right(daemon.stub.Verify(parity_request(data), timeout=TIMEOUT_S), data)
 
@@ -231,9 +224,9 @@ def test_stopping_finishes_what_was_accepted(slow, number):
     requests = Requests()
     stream = slow.stub.VerifyStream(requests, timeout=TIMEOUT_S)
     requests.put(parity_request(data, 9))
-    time.sleep(SLOW_S / 2)
+    until(lambda: accepted(slow) == 50 * 5)
     slow.process.send_signal(number)
-    _until(lambda: any(event["event"] == "draining" for event in slow.logs()))
+    until(lambda: any(event["event"] == "draining" for event in slow.logs()))
     with pytest.raises(grpc.RpcError) as refused:
         slow.stub.Verify(parity_request(data), timeout=TIMEOUT_S)
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -250,16 +243,17 @@ def test_stopping_finishes_what_was_accepted(slow, number):
     assert next(event for event in slow.logs() if event["event"] == "stopped")["unfinished"] == {}
 
 
-def test_stopping_is_bounded(start):
-    stuck = {"call": "launch parity_decide", "device": "fake:0", "after": 40, "times": 0, "delay_s": 600}
+def test_stopping_is_bounded(start, tmp_path):
+    fired = tmp_path / "fired"
+    stuck = {"call": "launch parity_decide", "device": "fake:0", "after": 40, "delay_s": 600, "once": str(fired)}
     daemon = start(
         *ONE_AT_A_TIME, "server.drain_s=0.5", "devices.drain_timeout_s=0.5", devices=("fake:0",), faults=[stuck]
     )
     data = digests(10, seed=1)
     calls = []
-    for number in range(60):
-        calls.append(daemon.stub.Verify.future(parity_request(data, number), timeout=TIMEOUT_S))
-        time.sleep(0.01)
+    while not fired.exists():
+        calls.append(daemon.stub.Verify.future(parity_request(data, len(calls)), timeout=TIMEOUT_S))
+        until(lambda call=calls[-1]: call.done() or fired.exists())
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.stop(None) == 1
     stopped = next(event for event in daemon.logs() if event["event"] == "stopped")

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from _admin import SERVING, AdminDaemon, copy_plugin, refused, wait_until
+from _admin import SERVING, AdminDaemon, copy_plugin, refused
 from _load import Load
+from _waiting import until
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -209,7 +210,7 @@ def test_loads_of_one_version_at_once(daemon, tmp_path, key):
         codes = list(pool.map(load, range(4)))
     assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.ABORTED}
     assert codes.count(grpc.StatusCode.OK) >= 1
-    wait_until(lambda: len(_live(daemon, "4.0.0")) == 1, "one of them stays")
+    until(lambda: len(_live(daemon, "4.0.0")) == 1, "one of them stays")
     daemon.admin.Unload(admin_pb2.UnloadPluginRequest(plugin="parity@4.0.0", wait=True), timeout=CALL_S)
     assert _live(daemon, "4.0.0") == []
 
@@ -233,7 +234,7 @@ def test_unload_while_loading(daemon, tmp_path, key):
 
     loading = threading.Thread(target=load)
     loading.start()
-    wait_until(lambda: "faulty_compile" in {i.plugin for i in daemon.instances().values()}, "the load has begun")
+    until(lambda: "faulty_compile" in {i.plugin for i in daemon.instances().values()}, "the load has begun")
     daemon.admin.Unload(admin_pb2.UnloadPluginRequest(plugin="faulty_compile"), timeout=CALL_S)
     loading.join()
     ((code, text),) = ended

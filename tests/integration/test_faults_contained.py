@@ -11,9 +11,10 @@ from pathlib import Path
 
 import grpc
 import pytest
-from _admin import FIXTURES, NOT_SERVING, SERVING, AdminDaemon, copy_plugin, refused, wait_until
+from _admin import FIXTURES, NOT_SERVING, SERVING, AdminDaemon, copy_plugin, refused
 from _daemon_process import bits
 from _load import Load
+from _waiting import until
 
 from verifier.drivers import list_devices, open_driver
 from verifier.v1 import admin_pb2
@@ -91,7 +92,7 @@ def test_a_plugin_that_faults_on_an_item_is_quarantined_and_the_other_serves(dae
     folder = copy_plugin(tmp_path / plugin, of=f"faulty-{kind}")
     loaded = daemon.load(folder)
     assert loaded.active
-    wait_until(lambda: daemon.health(operation) == SERVING, "the new plugin is served")
+    until(lambda: daemon.health(operation) == SERVING, "the new plugin is served")
     assert_serves(daemon, plugin)
     # An item that ends the device's process is never decided, and takes nobody else's with it.
     asked = 0
@@ -104,19 +105,19 @@ def test_a_plugin_that_faults_on_an_item_is_quarantined_and_the_other_serves(dae
             assert bits(call.result().decided, 2).tolist() == [False, False]
             assert bits(call.result().valid, 2).tolist() == [False, False]
     assert "quarantined on" in newest(daemon, plugin).reason
-    wait_until(lambda: daemon.health(operation) == NOT_SERVING, "health says so")
+    until(lambda: daemon.health(operation) == NOT_SERVING, "health says so")
     with refused(grpc.StatusCode.FAILED_PRECONDITION, f"{plugin} is not served"):
         ask(daemon, plugin, b"\x02")
     records = daemon.admin.Audit(admin_pb2.AuditRequest(), timeout=CALL_S).records
     assert [r.label for r in records if r.operation == "quarantine"][-1] == loaded.label
     assert not [r for r in records if r.operation == "quarantine" and r.label == GOOD]
     # The operator may bring it back.
-    wait_until(lambda: daemon.health("verify/PARITY") == SERVING, "the good plugin is served again")
+    until(lambda: daemon.health("verify/PARITY") == SERVING, "the good plugin is served again")
     assert daemon.load(folder).active
-    wait_until(lambda: daemon.health(operation) == SERVING, "health says that it is back")
+    until(lambda: daemon.health(operation) == SERVING, "health says that it is back")
     assert_serves(daemon, plugin)
     daemon.admin.Unload(admin_pb2.UnloadPluginRequest(plugin=plugin, wait=True), timeout=CALL_S)
-    wait_until(lambda: daemon.health(operation) == NOT_SERVING, "health says that it was unloaded")
+    until(lambda: daemon.health(operation) == NOT_SERVING, "health says that it was unloaded")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,7 +127,7 @@ def test_a_plugin_that_faults_on_its_known_answers_never_serves(daemon, traffic,
         daemon.load(folder)
     failed = newest(daemon, f"faulty_{kind}")
     assert (failed.state, list(failed.devices)) == (admin_pb2.PLUGIN_STATE_FAILED, [])
-    wait_until(lambda: daemon.health("verify/PARITY") == SERVING, "the good plugin is served")
+    until(lambda: daemon.health("verify/PARITY") == SERVING, "the good plugin is served")
 
 
 def test_a_wrong_answer_never_serves(daemon, traffic):
@@ -191,7 +192,7 @@ def test_a_slow_compile_holds_up_nobody(daemon, traffic):
 
     loading = threading.Thread(target=load)
     loading.start()
-    wait_until(lambda: "faulty_compile" in {i.plugin for i in daemon.instances().values()}, "the load has begun")
+    until(lambda: "faulty_compile" in {i.plugin for i in daemon.instances().values()}, "the load has begun")
     answered = 0
     while loading.is_alive():
         assert_serves(daemon, "parity")
@@ -207,19 +208,19 @@ def test_a_killed_worker_costs_no_verdict(daemon, traffic):
     for _ in range(3):
         (victim,) = daemon.workers()
         os.kill(victim, signal.SIGKILL)
-        wait_until(lambda victim=victim: daemon.workers() not in ([], [victim]), "the worker is replaced")
-        wait_until(lambda: newest(daemon, "parity").devices, "the plugin is back on it")
+        until(lambda victim=victim: daemon.workers() not in ([], [victim]), "the worker is replaced")
+        until(lambda: newest(daemon, "parity").devices, "the plugin is back on it")
         assert_serves(daemon, "parity")
-    wait_until(lambda: daemon.health("verify/PARITY") == SERVING, "health says so")
+    until(lambda: daemon.health("verify/PARITY") == SERVING, "health says so")
 
 
 def test_a_killed_worker_without_time_to_run_again_leaves_items_undecided(daemon, tmp_path):
     """With a deadline shorter than the restart every call still has an answer: right, undecided, or too late."""
     (victim,) = daemon.workers()
     with Load(daemon.address, tmp_path, processes=1, depth=2, items=100, call_s=0.3) as load:
-        wait_until(lambda: newest(daemon, "parity").leases, "work is under way")
+        until(lambda: newest(daemon, "parity").leases, "work is under way")
         os.kill(victim, signal.SIGKILL)
-        wait_until(lambda: daemon.workers() not in ([], [victim]), "the worker is replaced")
-        wait_until(lambda: newest(daemon, "parity").devices, "the plugin is back on it")
+        until(lambda: daemon.workers() not in ([], [victim]), "the worker is replaced")
+        until(lambda: newest(daemon, "parity").devices, "the plugin is back on it")
         assert_serves(daemon, "parity")
     load.report.assert_right_or_undecided()

@@ -16,13 +16,15 @@ import pytest
 from _daemon_process import (
     DaemonProcess,
     Requests,
+    accepted,
     alive,
     assert_right,
     digests,
     parity_request,
     parity_scheme,
 )
-from _front_ends import TIMEOUT_S, front_ends, mappings, until
+from _front_ends import TIMEOUT_S, front_ends, mappings
+from _waiting import until
 
 from verifier.bench.processes import open_files
 from verifier.v1 import cipher_pb2, cipher_pb2_grpc
@@ -156,7 +158,7 @@ def test_a_front_end_that_dies_takes_only_its_own_calls_with_it(start):
     until(lambda: daemon.metrics()["verifier_front_ends"] == 2)
     metrics = daemon.metrics()
     assert metrics["verifier_front_ends_lost_total"] == 1
-    assert metrics.get('verifier_queue_items{plugin="parity"}', 0) == 0
+    until(lambda: daemon.metrics().get('verifier_queue_items{plugin="parity"}', 0) == 0)
     for stub in stub_of_each(daemon).values():
         assert_right(stub.Verify(parity_request(data), timeout=TIMEOUT_S), data)
     assert daemon.stop() == 0
@@ -183,8 +185,7 @@ def test_draining_works_across_all_front_ends_with_one_report(start):
         feed.put(parity_request(data))
         assert_right(next(stream), data)
         feed.put(parity_request(data, 2))
-    until(lambda: daemon.metrics().get('verifier_queue_items{plugin="parity"}', 0) > 0)
-    time.sleep(0.1)  # what was sent last has arrived by then
+    until(lambda: accepted(daemon) == 100 * (len(calls) + 2 * len(streams)), "all of it has arrived")
     stopping = threading.Thread(target=daemon.stop)
     stopping.start()
     for call in calls:

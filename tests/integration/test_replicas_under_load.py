@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from _admin import MARKED, PLAIN, AdminDaemon, copy_plugin, marked_parity
 from _daemon_process import parity_scheme
+from _waiting import until
 
 from node_adapter.client import (
     Algorithm,
@@ -71,11 +72,8 @@ class Work:
 
     def more(self, calls: int) -> None:
         """Returns when so many more calls have been answered."""
-        until = self.calls + calls
-        end = time.monotonic() + 90
-        while self.calls < until and not self.errors:
-            assert time.monotonic() < end, "the load stands still"
-            time.sleep(0.02)
+        wanted = self.calls + calls
+        until(lambda: self.calls >= wanted or self.errors, "the load goes on")
 
     def _note(self, data, result) -> None:
         now = time.monotonic()

@@ -12,7 +12,8 @@ import grpc
 import numpy as np
 import pytest
 from _daemon_process import ROOT, DaemonProcess, assert_right, bits, digests, parity_request, parity_scheme
-from _front_ends import SEALS, TIMEOUT_S, Registrar, mappings, memfd, until
+from _front_ends import SEALS, TIMEOUT_S, Registrar, mappings, memfd
+from _waiting import until
 
 from node_adapter.client import (
     Algorithm,
@@ -224,7 +225,7 @@ def test_a_region_in_use_lives_until_its_batches_are_done(start, tmp_path, addre
     (worker,) = daemon.workers()
     for pid in (daemon.process.pid, worker):
         until(lambda pid=pid: mappings(pid, "verifier-test") == 0)
-    assert daemon.metrics()["verifier_shared_regions"] == 0
+    until(lambda: daemon.metrics()["verifier_shared_regions"] == 0)
     registrar.close()
     os.close(fd)
 

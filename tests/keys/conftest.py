@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
+from _waiting import until
 
 from verifier.bench.signatures import SignatureSet, make_signatures
 from verifier.keys import KeyScheduler, KeySet, KeyTables, NamedBatch, TableOptions, resolve
@@ -74,13 +74,6 @@ class Stack:
         """Registers a set and waits until all of it that finds room serves everywhere."""
         self.tables.register(keys)
         until(lambda: keys.view.whole)
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < end, "it did not come to be"
-        time.sleep(0.005)
 
 
 def set_of(made: SignatureSet) -> tuple[KeySet, np.ndarray]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _waiting import until
 
 from verifier.bench.signatures import make_signatures
 from verifier.keys import KeyScheduler, Promotion, key_table
 from verifier.keys._promotion import _HALVE_AFTER, _Promoted, _Sketch
 from verifier.model import Batch, Code, Column
 
-from .conftest import WAIT_S, same, until
+from .conftest import WAIT_S, same
 
 
 @pytest.fixture

@@ -12,13 +12,14 @@ from _ecdsa_cases import edges as ecdsa_edges
 from _reference import P256, SECP256K1
 from _sm2_cases import edges as sm2_edges
 from _sm2_cases import exceptional
+from _waiting import until
 
 from verifier.bench.signatures import SignatureSet, make_signatures
 from verifier.keys import RESERVED_SLOTS, KeySet
 from verifier.keys._memory import TableShape
 from verifier.model import Code, Column
 
-from .conftest import WAIT_S, Stack, same, set_of, until
+from .conftest import WAIT_S, Stack, same, set_of
 
 ALGORITHMS = ("SM2", "ECDSA_P256", "ECDSA_SECP256K1")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,18 +84,3 @@ def make(tmp_path: Path) -> Make:
         return folder
 
     return make
-
-
-@pytest.fixture
-def wait_for() -> Callable[[Callable[[], object], str], None]:
-    """wait_for(condition, what) waits until something that happens on another thread has happened."""
-
-    def wait_for(condition: Callable[[], object], what: str) -> None:
-        pause = threading.Event()
-        for _ in range(WAIT_S * 100):
-            if condition():
-                return
-            pause.wait(0.01)
-        pytest.fail(f"not within {WAIT_S} s: {what}")
-
-    return wait_for

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from _waiting import until
 
 from verifier.errors import BackendError, BuildError, PluginError, SelfTestError
 from verifier.model import Batch, Code, Column
@@ -50,17 +51,17 @@ def status(registry: Registry, label: str):
 
 
 @pytest.fixture
-def break_down(registry, fleet, wait_for):
+def break_down(registry, fleet):
     """break_down(label, algorithm, device) runs a marked item until the instance is quarantined there."""
 
     def break_down(label, algorithm, device):
         for _ in range(registry.options.quarantine_faults):
-            wait_for(lambda: device in status(registry, label).devices, "the plugin is on the device")
+            until(lambda: device in status(registry, label).devices, "the plugin is on the device")
             restarts = fleet[device].restarts
             with pytest.raises(BackendError):
                 run(registry, algorithm, MARKED, device)
-            wait_for(lambda n=restarts: fleet[device].restarts > n, "the worker is replaced")
-        wait_for(lambda: f"quarantined on {device}" in status(registry, label).reason, "the plugin is quarantined")
+            until(lambda n=restarts: fleet[device].restarts > n, "the worker is replaced")
+        until(lambda: f"quarantined on {device}" in status(registry, label).reason, "the plugin is quarantined")
 
     return break_down
 
@@ -72,7 +73,7 @@ def served(registry, make):
 
 
 @pytest.fixture
-def still_serves(registry, fleet, served, wait_for):
+def still_serves(registry, fleet, served):
     """still_serves() waits until both workers, which a fault may have ended, answer for the good plugin."""
 
     def answers(device):
@@ -83,20 +84,20 @@ def still_serves(registry, fleet, served, wait_for):
 
     def still_serves():
         for device in ("cpu:0", "cpu:1"):
-            wait_for(lambda d=device: answers(d), f"the good plugin serves on {device}")
+            until(lambda d=device: answers(d), f"the good plugin serves on {device}")
 
     return still_serves
 
 
 @pytest.mark.parametrize("kind", ["address", "crash", "loop"])
-def test_a_fault_in_the_known_answers_fails_the_load(registry, fleet, make, still_serves, wait_for, kind):
+def test_a_fault_in_the_known_answers_fails_the_load(registry, fleet, make, still_serves, kind):
     with pytest.raises(BackendError):
         registry.load(make("bad", of=f"faulty-{kind}", manifest=always))
     failed = registry.index()[-1]
     assert (failed.state, failed.devices) == (State.FAILED, ())
     still_serves()
     good = {registry.resolve("verify", "PARITY").instance.id}
-    wait_for(lambda: all(worker.instances == good for worker in fleet.workers), "nothing of the bad one is left")
+    until(lambda: all(worker.instances == good for worker in fleet.workers), "nothing of the bad one is left")
 
 
 @pytest.mark.parametrize("kind", ["address", "crash", "loop"])
@@ -126,9 +127,7 @@ def test_a_fault_that_several_may_have_done_is_counted_for_none(registry, fleet,
     still_serves()
 
 
-def test_a_quarantined_version_gives_way_to_the_one_before(
-    registry, make, served, still_serves, break_down, wait_for
-):
+def test_a_quarantined_version_gives_way_to_the_one_before(registry, make, served, still_serves, break_down):
     crash = "if (batch.inputs[0].offsets == 0 && value(batch.inputs[0], item).data[0] == 0xee) __builtin_trap();"
     folder = make(
         "new",
@@ -139,7 +138,7 @@ def test_a_quarantined_version_gives_way_to_the_one_before(
     assert run(registry, "PARITY", 2) == (new.label, Code.VALID)
     for device in ("cpu:0", "cpu:1"):
         break_down(new.label, "PARITY", device)
-    wait_for(lambda: status(registry, served.label).active, "the version before is active again")
+    until(lambda: status(registry, served.label).active, "the version before is active again")
     assert status(registry, new.label).state is State.FAILED
     assert registry.audit()[-1].operation == "rollback"
     still_serves()
@@ -196,39 +195,39 @@ def test_a_slow_compile_ends_well(registry, make, still_serves):
     still_serves()
 
 
-def test_a_killed_worker_degrades_and_comes_back_tested(registry, fleet, served, still_serves, wait_for):
+def test_a_killed_worker_degrades_and_comes_back_tested(registry, fleet, served, still_serves):
     heard = []
     registry.subscribe(heard.append)
     os.kill(fleet["cpu:1"].pid, signal.SIGKILL)
-    wait_for(lambda: [s for s in heard if s.devices == ("cpu:0",)], "the loss is told")
+    until(lambda: [s for s in heard if s.devices == ("cpu:0",)], "the loss is told")
     lost = next(s for s in heard if s.devices == ("cpu:0",))
     assert (lost.state, lost.missing_devices) == (State.DEGRADED, ("cpu:1",))
     still_serves()
     assert status(registry, served.label).state is State.ACTIVE
 
 
-def test_what_is_loaded_while_a_worker_is_down_comes_to_it_later(registry, fleet, make, wait_for, still_serves):
+def test_what_is_loaded_while_a_worker_is_down_comes_to_it_later(registry, fleet, make, still_serves):
     os.kill(fleet["cpu:1"].pid, signal.SIGKILL)
-    wait_for(lambda: fleet["cpu:1"].state.value != "up" or fleet["cpu:1"].restarts, "the loss is noticed")
+    until(lambda: fleet["cpu:1"].state.value != "up" or fleet["cpu:1"].restarts, "the loss is noticed")
     loaded = registry.load(make("other", of="faulty-crash"))
-    wait_for(lambda: status(registry, loaded.label).devices == ("cpu:0", "cpu:1"), "it is on both")
+    until(lambda: status(registry, loaded.label).devices == ("cpu:0", "cpu:1"), "it is on both")
     assert run(registry, "FAULTY_CRASH", 2, "cpu:1") == (loaded.label, Code.VALID)
     still_serves()
 
 
-def test_a_restarted_worker_that_answers_wrongly_gets_nothing(registry, fleet, served, monkeypatch, wait_for):
+def test_a_restarted_worker_that_answers_wrongly_gets_nothing(registry, fleet, served, monkeypatch):
     def wrong(*_args, **_kwargs):
         raise SelfTestError("case x: expected VALID, got INVALID")
 
     monkeypatch.setattr(registry._loader, "test", wrong)
     os.kill(fleet["cpu:1"].pid, signal.SIGKILL)
-    wait_for(lambda: "quarantined on cpu:1" in status(registry, served.label).reason, "it is kept off the device")
+    until(lambda: "quarantined on cpu:1" in status(registry, served.label).reason, "it is kept off the device")
     assert status(registry, served.label).devices == ("cpu:0",)
     assert run(registry, "PARITY", 2) == (served.label, Code.VALID)
 
 
 def test_a_process_that_took_over_during_a_load_is_asked_before_it_serves(
-    registry, fleet, make, monkeypatch, wait_for, still_serves
+    registry, fleet, make, monkeypatch, still_serves
 ):
     """The worker dies after its known answers and before the switch: its successor has to give them again."""
     test, tested = registry._loader.test, []
@@ -239,19 +238,19 @@ def test_a_process_that_took_over_during_a_load_is_asked_before_it_serves(
         if len(tested) == 1:
             restarts = fleet["cpu:1"].restarts
             os.kill(fleet["cpu:1"].pid, signal.SIGKILL)
-            wait_for(
+            until(
                 lambda: fleet["cpu:1"].restarts > restarts and fleet["cpu:1"].state.value == "up", "another took over"
             )
 
     monkeypatch.setattr(registry._loader, "test", die_after)
     loaded = registry.load(make("other", of="faulty-crash"))
-    wait_for(lambda: status(registry, loaded.label).devices == ("cpu:0", "cpu:1"), "it is on both")
+    until(lambda: status(registry, loaded.label).devices == ("cpu:0", "cpu:1"), "it is on both")
     assert tested[0] == ["cpu:0", "cpu:1"]
     assert ["cpu:1"] in tested[1:]
     still_serves()
 
 
-def test_a_batch_may_run_again_on_an_instance_that_drains(registry, fleet, served, wait_for):
+def test_a_batch_may_run_again_on_an_instance_that_drains(registry, fleet, served):
     """Its worker died under it: what holds a lease finds its instance on the successor."""
     key = registry.resolve("verify", "PARITY").key({})
     lease = registry.lease(key)
@@ -264,14 +263,14 @@ def test_a_batch_may_run_again_on_an_instance_that_drains(registry, fleet, serve
     os.kill(worker.pid, signal.SIGKILL)
     with pytest.raises(BackendError):
         lost.result(WAIT_S)
-    wait_for(lambda: worker.restarts > restarts and worker.state.value == "up", "another took over")
+    until(lambda: worker.restarts > restarts and worker.state.value == "up", "another took over")
     (result,) = worker.run(lease.instance.id, lease.operation_index, key, [batch]).result(WAIT_S)
     assert result.codes.tolist() == [Code.VALID]
     lease.release()
-    wait_for(lambda: status(registry, served.label).state is State.UNLOADED, "it is freed then")
+    until(lambda: status(registry, served.label).state is State.UNLOADED, "it is freed then")
 
 
-def test_an_unload_during_the_test_of_a_restart_holds_up_no_other(registry, fleet, make, monkeypatch, wait_for):
+def test_an_unload_during_the_test_of_a_restart_holds_up_no_other(registry, fleet, make, monkeypatch):
     gone = registry.load(make("gone"))
     other = registry.load(make("other", manifest=lambda text: text.replace('name = "parity"', 'name = "other"')))
     worker = fleet["cpu:0"]
@@ -289,6 +288,6 @@ def test_an_unload_during_the_test_of_a_restart_holds_up_no_other(registry, flee
     registry.unload(gone.label)
     registry.unload(gone.label, wait=True, timeout_s=0.2)  # whatever can be freed is freed by now
     go_on.set()
-    wait_for(lambda: "cpu:0" in status(registry, other.label).devices, "the other plugin is back")
-    wait_for(lambda: status(registry, gone.label).state is State.UNLOADED, "the unloaded one is freed")
+    until(lambda: "cpu:0" in status(registry, other.label).devices, "the other plugin is back")
+    until(lambda: status(registry, gone.label).state is State.UNLOADED, "the unloaded one is freed")
     assert worker.instances == {other.id}

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from _waiting import until
 
 from verifier.drivers.build import host_target
 from verifier.errors import BuildError
@@ -69,18 +70,18 @@ def test_a_child_that_dies_is_an_error(source, tmp_path, monkeypatch):
         build_apart(source, Build(host_target()), cache=tmp_path, timeout_s=300)
 
 
-def test_a_build_that_takes_too_long_leaves_no_compiler(make, tmp_path, monkeypatch, wait_for):
+def test_a_build_that_takes_too_long_leaves_no_compiler(make, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", str(sleeping_compiler(tmp_path)))
     source = PluginSource.read(make("p", source=lambda text: text + "// never built\n"), common_folder())
     with ThreadPoolExecutor(1) as pool:
         build = pool.submit(build_apart, source, Build(host_target()), cache=tmp_path / "cache", timeout_s=10)
-        wait_for(lambda: processes(compiler_name(tmp_path)), "the compiler runs")
+        until(lambda: processes(compiler_name(tmp_path)), "the compiler runs")
         with pytest.raises(BuildError, match="the build took more than 10 s"):
             build.result()
-    wait_for(lambda: not processes(compiler_name(tmp_path)), "the compiler is gone")
+    until(lambda: not processes(compiler_name(tmp_path)), "the compiler is gone")
 
 
-def test_a_build_ends_with_its_daemon(make, tmp_path, monkeypatch, wait_for):
+def test_a_build_ends_with_its_daemon(make, tmp_path, monkeypatch):
     folder = make("p", source=lambda text: text + "// never built either\n")
     monkeypatch.setenv("CXX", str(sleeping_compiler(tmp_path)))
     program = (
@@ -90,10 +91,10 @@ def test_a_build_ends_with_its_daemon(make, tmp_path, monkeypatch, wait_for):
         "build_apart(source, Build(host_target()), cache=Path(sys.argv[2]), timeout_s=600)\n"
     )
     daemon = subprocess.Popen([sys.executable, "-c", program, str(folder), str(tmp_path / "cache")])
-    wait_for(lambda: processes(compiler_name(tmp_path)), "the compiler runs")
+    until(lambda: processes(compiler_name(tmp_path)), "the compiler runs")
     os.kill(daemon.pid, signal.SIGKILL)
     daemon.wait()
-    wait_for(lambda: not processes(compiler_name(tmp_path)), "the compiler is gone")
+    until(lambda: not processes(compiler_name(tmp_path)), "the compiler is gone")
 
 
 def compiler_name(folder: Path) -> str:

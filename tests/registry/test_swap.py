@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from _asking import WAIT_S, Gate, memory, served_by, state, states
+from _waiting import until
 
 from verifier.errors import (
     BuildError,
@@ -93,10 +94,10 @@ def test_outputs_are_compared(registry, make):
         registry.load(make("p", answers=wrong))
 
 
-def test_a_failed_load_leaves_nothing_on_the_workers(registry, fleet, make, wait_for):
+def test_a_failed_load_leaves_nothing_on_the_workers(registry, fleet, make):
     with pytest.raises(SelfTestError):
         registry.load(make("p", manifest=lambda text: text.replace("VALID_PARITY = 0", "VALID_PARITY = 1")))
-    wait_for(lambda: not any(worker.instances for worker in fleet.workers), "the failed instance is unloaded")
+    until(lambda: not any(worker.instances for worker in fleet.workers), "the failed instance is unloaded")
 
 
 def test_a_good_load_follows_a_failed_one(registry, make):
@@ -128,7 +129,7 @@ def test_roll_back_and_forth(registry, make):
     assert served_by(registry) == new.label
 
 
-def test_roll_back_needs_something_to_return_to(registry, make, wait_for):
+def test_roll_back_needs_something_to_return_to(registry, make):
     registry.load(make("old"))
     with pytest.raises(NotFoundError, match="no previous instance is at hand"):
         registry.rollback("parity")
@@ -138,10 +139,10 @@ def test_roll_back_needs_something_to_return_to(registry, make, wait_for):
         registry.rollback("parity")
 
 
-def test_a_superseded_instance_is_let_go_in_time(fleet, options, make, wait_for):
+def test_a_superseded_instance_is_let_go_in_time(fleet, options, make):
     registry = Registry(fleet, dataclasses.replace(options, keep_previous_s=0.05))
     old, new = registry.load(make("old")), registry.load(make("new", version="1.1.0"))
-    wait_for(lambda: state(registry, old.label) is State.UNLOADED, "the old instance is freed")
+    until(lambda: state(registry, old.label) is State.UNLOADED, "the old instance is freed")
     assert served_by(registry) == new.label
     registry.unload("parity", wait=True)
     registry.close()
@@ -166,10 +167,10 @@ def test_other_bytes_under_one_version_need_force(registry, make):
     assert registry.load(other, force=True).digest != first.digest
 
 
-def test_reload_keeps_one_previous_instance(registry, fleet, make, wait_for):
+def test_reload_keeps_one_previous_instance(registry, fleet, make):
     labels = [registry.load(make("p")).label]
     labels += [registry.reload("parity").label for _ in range(3)]
-    wait_for(lambda: state(registry, labels[1]) is State.UNLOADED, "what is two reloads old is freed")
+    until(lambda: state(registry, labels[1]) is State.UNLOADED, "what is two reloads old is freed")
     assert [state(registry, label) for label in labels] == ["UNLOADED", "UNLOADED", "WARM", "ACTIVE"]
     assert all(len(worker.instances) == 2 for worker in fleet.workers)
 
@@ -182,16 +183,16 @@ def test_reload_of_an_inactive_version_leaves_the_default(registry, make):
     assert served_by(registry, "parity@1.1.0") == again.label != pinned.label
 
 
-def test_an_activated_version_replaces_its_inactive_twin(registry, fleet, make, wait_for):
+def test_an_activated_version_replaces_its_inactive_twin(registry, fleet, make):
     registry.load(make("first"))
     registry.load(make("twin", version="1.1.0"), activate=False)
     active = registry.load(make("second", version="1.1.0"), force=True)
     assert served_by(registry, "parity@1.1.0") == active.label
-    wait_for(lambda: state(registry, "parity@1.1.0#2") is State.UNLOADED, "the twin, which no pin leads to, is freed")
+    until(lambda: state(registry, "parity@1.1.0#2") is State.UNLOADED, "the twin, which no pin leads to, is freed")
     assert all(worker.instances == {1, 3} for worker in fleet.workers)
 
 
-def test_of_two_loads_at_once_the_newest_wins(registry, fleet, make, monkeypatch, wait_for):
+def test_of_two_loads_at_once_the_newest_wins(registry, fleet, make, monkeypatch):
     folder = make("p")
     gate = Gate(registry, monkeypatch)
     with ThreadPoolExecutor(2) as pool:
@@ -204,7 +205,7 @@ def test_of_two_loads_at_once_the_newest_wins(registry, fleet, make, monkeypatch
             first.result(WAIT_S)
         won = second.result(WAIT_S)
     assert served_by(registry) == won.label
-    wait_for(lambda: all(len(worker.instances) == 1 for worker in fleet.workers), "the loser is freed")
+    until(lambda: all(len(worker.instances) == 1 for worker in fleet.workers), "the loser is freed")
 
 
 def test_a_newer_activation_beats_a_slow_load(registry, make, monkeypatch):
@@ -262,7 +263,7 @@ def test_operations_are_audited(registry, make):
     assert "/nowhere" in records[1].detail
 
 
-def test_two_hundred_reloads_leave_everything_flat(registry, fleet, make, wait_for):
+def test_two_hundred_reloads_leave_everything_flat(registry, fleet, make):
     registry.load(make("p"))
 
     def settled() -> bool:
@@ -271,7 +272,7 @@ def test_two_hundred_reloads_leave_everything_flat(registry, fleet, make, wait_f
     def reload(times: int) -> tuple[list[int], int, int]:
         for _ in range(times):
             registry.reload("parity")
-        wait_for(settled, "old instances are freed")
+        until(settled, "old instances are freed")
         return memory(fleet), len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
     early = reload(5)
@@ -283,7 +284,7 @@ def test_two_hundred_reloads_leave_everything_flat(registry, fleet, make, wait_f
     assert served_by(registry) == registry.index()[-1].label
 
 
-def test_a_reload_keeps_next_to_nothing_in_python(registry, fleet, make, monkeypatch, wait_for):
+def test_a_reload_keeps_next_to_nothing_in_python(registry, fleet, make, monkeypatch):
     """A leaked source, image or set of known answers would be tens of kB a reload."""
     monkeypatch.setattr(book_module, "MAX_GONE", 3)
     registry.load(make("p"))
@@ -291,7 +292,7 @@ def test_a_reload_keeps_next_to_nothing_in_python(registry, fleet, make, monkeyp
     def traced(reloads: int) -> int:
         for _ in range(reloads):
             registry.reload("parity")
-        wait_for(lambda: all(len(worker.instances) == 2 for worker in fleet.workers), "old instances are freed")
+        until(lambda: all(len(worker.instances) == 2 for worker in fleet.workers), "old instances are freed")
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
 

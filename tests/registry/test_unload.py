@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from _asking import WAIT_S, Gate, served_by, state
+from _waiting import until
 
 from verifier.errors import (
     ConflictError,
@@ -30,7 +31,7 @@ def test_a_lease_checks_its_key(registry, make):
     assert registry.index()[-1].leases == 0
 
 
-def test_a_lease_keeps_its_instance_over_a_swap(registry, make, wait_for):
+def test_a_lease_keeps_its_instance_over_a_swap(registry, make):
     old = registry.load(make("old"))
     key = registry.resolve("verify", "PARITY").key({})
     lease = registry.lease(key)
@@ -44,7 +45,7 @@ def test_a_lease_keeps_its_instance_over_a_swap(registry, make, wait_for):
         assert second.instance.label == new.label
     lease.release()
     lease.release()  # once too often does no harm
-    wait_for(lambda: state(registry, old.label) is State.UNLOADED, "the old instance is freed")
+    until(lambda: state(registry, old.label) is State.UNLOADED, "the old instance is freed")
 
 
 def test_unload_of_one_version_leaves_the_load_of_another(registry, make, monkeypatch):
@@ -83,7 +84,7 @@ def test_a_lease_may_come_back_after_the_end(fleet, options, make):
         worker.unload(status.id)
 
 
-def test_unload_while_loading(registry, fleet, make, monkeypatch, wait_for):
+def test_unload_while_loading(registry, fleet, make, monkeypatch):
     gate = Gate(registry, monkeypatch)
     with ThreadPoolExecutor(2) as pool:
         loading = pool.submit(registry.load, make("p"))
@@ -117,14 +118,14 @@ def test_unload_waits_until_memory_is_free(registry, fleet, make):
     assert not any(worker.instances for worker in fleet.workers)
 
 
-def test_a_lease_that_stays_out_is_never_freed_by_force(registry, fleet, make, wait_for):
+def test_a_lease_that_stays_out_is_never_freed_by_force(registry, fleet, make):
     status = registry.load(make("p"))
     lease = registry.lease(registry.resolve("verify", "PARITY").key({}))
     stuck = registry.unload("parity", wait=True, timeout_s=0.01)
     assert (stuck.state, stuck.reason) == (State.DRAINING_STUCK, "leases still out: 1")
     assert all(status.generation in worker.instances for worker in fleet.workers)
     lease.release()
-    wait_for(lambda: state(registry, status.label) is State.UNLOADED, "it is freed after all")
+    until(lambda: state(registry, status.label) is State.UNLOADED, "it is freed after all")
 
 
 def test_unload_is_idempotent(registry, make):

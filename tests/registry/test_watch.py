@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from _waiting import until
 
 from verifier.registry import Watcher
 from verifier.registry._watch import renamed_plugins
@@ -42,7 +43,7 @@ def loads(registry) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def until_loaded(registry, watched, make, wait_for):
+def until_loaded(registry, watched, make):
     """until_loaded(folder, version) commits a staged folder until the watch, which a thread starts, has seen it."""
 
     def until_loaded(folder, version):
@@ -52,7 +53,7 @@ def until_loaded(registry, watched, make, wait_for):
             commit(folder)
             return any(status.version == version and status.active for status in registry.index())
 
-        wait_for(seen, f"{version} is loaded")
+        until(seen, f"{version} is loaded")
 
     return until_loaded
 
@@ -72,18 +73,18 @@ def test_copies_and_writes_do_not_load(registry, watched, make, until_loaded):
     assert {status.version for status in registry.index()} == {"1.0.0"}
 
 
-def test_a_bad_plugin_changes_nothing_and_a_later_good_one_loads(registry, watched, make, until_loaded, wait_for):
+def test_a_bad_plugin_changes_nothing_and_a_later_good_one_loads(registry, watched, make, until_loaded):
     stage(make("p"), watched / "p")
     until_loaded(watched / "p", "1.0.0")
     bad = make("bad", version="1.1.0", manifest=lambda text: text.replace("VALID_PARITY = 0", "VALID_PARITY = 1"))
     stage(bad, watched / "next")
     commit(watched / "next")
-    wait_for(lambda: ("parity@1.1.0", "SelfTestError") in loads(registry), "the bad one is refused")
+    until(lambda: ("parity@1.1.0", "SelfTestError") in loads(registry), "the bad one is refused")
     assert registry.resolve("verify", "PARITY").instance.version == "1.0.0"
     shutil.rmtree(watched / "next")
     stage(make("good", version="1.1.0"), watched / "next")
     commit(watched / "next")
-    wait_for(lambda: registry.resolve("verify", "PARITY").instance.version == "1.1.0", "the good one is loaded")
+    until(lambda: registry.resolve("verify", "PARITY").instance.version == "1.1.0", "the good one is loaded")
 
 
 def test_an_incomplete_plugin_never_loads(registry, watched, make, until_loaded):
@@ -95,7 +96,7 @@ def test_an_incomplete_plugin_never_loads(registry, watched, make, until_loaded)
     assert {status.version for status in registry.index()} == {"1.0.0"}
 
 
-def test_what_is_there_already_is_not_loaded(registry, tmp_path, make, wait_for):
+def test_what_is_there_already_is_not_loaded(registry, tmp_path, make):
     folder = tmp_path / "watched"
     shutil.copytree(make("p"), folder / "p")
     watcher = Watcher(registry, [folder, tmp_path / "missing"])

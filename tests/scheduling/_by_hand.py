@@ -39,14 +39,6 @@ stages = ["even"]
 KEY = BatchKey("even", "verify/EVEN")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def batch(values: Sequence[int] | np.ndarray, key: BatchKey = KEY, width: int = 1) -> Batch:
     """One item a value; an item is valid where its value is even."""
     data = np.zeros((len(values), width), np.uint8)

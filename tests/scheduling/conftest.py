@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from _by_hand import Clock, HandDevice, Leases
+from _by_hand import HandDevice, Leases
+from _clock import Clock
 
 from verifier.scheduling import Scheduler, SchedulingOptions
 

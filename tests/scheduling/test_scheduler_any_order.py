@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from _by_hand import KEY, Clock, HandDevice, Leases, batch, judge
+from _by_hand import KEY, HandDevice, Leases, batch, judge
+from _clock import Clock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _clock import Clock
 
 from verifier.model import BatchResult, Code, Timings
 from verifier.statuspage import History
 from verifier.statuspage._history import SECONDS
 from verifier.telemetry import Metrics, quantile
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def answer(metrics: Metrics, codes: list[Code], total_s: float) -> None:

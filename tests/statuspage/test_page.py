@@ -5,25 +5,26 @@ Chromium is looked for, or named by CHROMIUM; where there is none the tests are 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import threading
-import time
+import urllib.request
 from html import unescape
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 from _daemon_process import PARITY, digests, parity_request
+from _waiting import until
 
 from verifier.config import load_settings
 from verifier.daemon import Daemon
 from verifier.statuspage import StatusServer
 from verifier.v1 import verifier_pb2_grpc as rpc
-
-grpc = pytest.importorskip("grpc")
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 OPTIONS = (
@@ -44,6 +45,11 @@ def text_of(page: str, name: str) -> str:
     """The text of the element with an id."""
     (found,) = re.findall(rf'<(\w+)[^>]*\bid="{name}"[^>]*>(.*?)</\1>', page, re.DOTALL)
     return unescape(re.sub(r"<[^>]+>", " ", found[1])).strip()
+
+
+def history(port: int) -> list[float | None]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status.json", timeout=60) as answer:
+        return json.load(answer)["history"]["items_per_s"]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +77,7 @@ def daemon(tmp_path_factory):
     with Daemon(settings) as running:
         thread = threading.Thread(target=load, args=(running.addresses[0],))
         thread.start()
-        time.sleep(2.5)  # for readings of the history
+        until(lambda: sum(map(bool, history(running.status_port))) > 1, "the history has readings")
         yield running
         stop.set()
         thread.join()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -75,16 +73,6 @@ def check_digest(batch: Batch, result: BatchResult) -> None:
     assert digest.shape == (batch.items, 8)
     assert digest.view("<u8").ravel().tolist() == [sum(value) for value in values_of(batch)]
     assert bits(result.valid, batch.items) == [True] * batch.items
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Waits until it holds; fails after a minute."""
-    pause = threading.Event()
-    for _ in range(int(60 / 0.02)):
-        if condition():
-            return
-        pause.wait(0.02)
-    raise AssertionError("it never came to be")
 
 
 def alive(pid: int) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _toy import DIGEST, VERIFY, check_digest, check_verify, fixed_batch, variable_batch, wait_for
+from _toy import DIGEST, VERIFY, check_digest, check_verify, fixed_batch, variable_batch
+from _waiting import until
 
 from verifier.errors import NotFoundError
 from verifier.model import Batch
@@ -101,7 +102,7 @@ def test_a_new_process_gets_the_regions_anew(worker, region):
     check_verify(batch, worker.run(1, VERIFY, batch.key, [batch]).result(RESULT_S)[0])
     before = worker.pid
     os.kill(before, 9)
-    wait_for(lambda: worker.pid not in (None, before) and worker.room() > 0)
+    until(lambda: worker.pid not in (None, before) and worker.room() > 0)
     check_verify(batch, worker.run(1, VERIFY, batch.key, [batch]).result(RESULT_S)[0])
 
 
@@ -120,7 +121,7 @@ def test_a_region_is_gone_when_its_last_batch_is_done(worker):
     region.release()
     assert gone == [region]
     worker.unmap(region.id)
-    wait_for(lambda: _maps(worker.pid) == 0)
+    until(lambda: _maps(worker.pid) == 0)
     worker.unmap(region.id)  # unknown by now: no error
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(region.fd)

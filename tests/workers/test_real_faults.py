@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from _toy import VERIFY, alive, wait_for
+from _toy import VERIFY, alive
+from _waiting import until
 
 from verifier.drivers import list_devices
 from verifier.drivers.build import host_target
@@ -46,7 +47,7 @@ def test_the_worker_is_replaced_and_serves_again(make_worker, faulty, real_id, v
         error = future.exception(WAIT_S)
         assert isinstance(error, BackendError)
         assert error.sticky
-    wait_for(lambda: worker.restarts == 1 and worker.state is WorkerState.UP)
+    until(lambda: worker.restarts == 1 and worker.state is WorkerState.UP)
     assert worker.run(1, VERIFY, good.key, [good]).result(WAIT_S)[0].valid.tolist() == [3]
     assert faults == [[1]]
     (counted,) = worker.errors
@@ -66,7 +67,7 @@ def test_on_a_device_that_runs_one_batch_at_a_time_the_first_has_done_it(make_wo
         futures = [worker.run(i, VERIFY, batch.key, [batch]) for i, batch in ((1, good), (1, bad), (2, good))]
         for future in futures[1:]:
             assert isinstance(future.exception(WAIT_S), BackendError)
-        wait_for(lambda crash=crash: worker.restarts == crash + 1 and worker.state is WorkerState.UP)
+        until(lambda crash=crash: worker.restarts == crash + 1 and worker.state is WorkerState.UP)
     assert faults == [[1]] * crashes
 
 
@@ -98,4 +99,4 @@ def test_a_process_that_hangs_ends_with_its_parent(faulty, tmp_path):
         pid = int(parent.stdout.readline())
         assert alive(pid)
         parent.kill()
-        wait_for(lambda: not alive(pid))
+        until(lambda: not alive(pid))

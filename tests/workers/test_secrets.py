@@ -6,7 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from _toy import VERIFY, check_verify, random_values, variable_batch, wait_for
+from _toy import VERIFY, check_verify, random_values, variable_batch
+from _waiting import until
 
 from verifier.drivers import open_driver
 from verifier.model import Batch
@@ -27,7 +28,7 @@ def under(batch: Batch, key: bytes | Secret, secret_inputs: tuple[int, ...] = ()
 
 def slots_of(worker) -> bytes:
     """What lies in the worker's slots; the last result's slot is free by the time that its future is done."""
-    wait_for(lambda: worker.room() == worker.options.slots)
+    until(lambda: worker.room() == worker.options.slots)
     return b"".join(slot.tobytes() for slot in worker._process._slots)
 
 

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from _toy import VERIFY, alive, check_verify, random_values, variable_batch, wait_for
+from _toy import VERIFY, alive, check_verify, random_values, variable_batch
+from _waiting import until
 
 from verifier.drivers.fake import Fault
 from verifier.errors import BackendError
@@ -120,7 +121,7 @@ def test_closed_while_it_starts(make_worker):
 
     starting = threading.Thread(target=start)
     starting.start()
-    wait_for(lambda: worker.pid is not None)
+    until(lambda: worker.pid is not None)
     pid = worker.pid
     worker.close()
     starting.join(WAIT_S)
@@ -133,7 +134,7 @@ def test_closed_while_it_is_down(make_worker):
     worker = make_worker("cpu", backoff_first_s=WAIT_S, backoff_max_s=WAIT_S)
     worker.start()
     os.kill(worker.pid, signal.SIGKILL)
-    wait_for(lambda: worker.state is WorkerState.DOWN)
+    until(lambda: worker.state is WorkerState.DOWN)
     worker.close()
     assert worker.state is WorkerState.STOPPED
 
@@ -152,7 +153,7 @@ def test_closed_while_an_instance_loads(make_worker, manifest, image):
 
     loading = threading.Thread(target=load)
     loading.start()
-    wait_for(lambda: worker._process._loading == 1)
+    until(lambda: worker._process._loading == 1)
     pid = worker.pid
     worker.close()
     loading.join(WAIT_S)
@@ -192,7 +193,7 @@ def test_nothing_is_left_behind_by_lost_processes(make_worker, manifest, image):
         pid = worker.pid
         future = worker.run(1, VERIFY, BATCH.key, [BATCH])
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda restarts=restarts: worker.restarts > restarts and worker.state is WorkerState.UP)
+        until(lambda restarts=restarts: worker.restarts > restarts and worker.state is WorkerState.UP)
         assert future.done()
         assert not alive(pid)
     check_verify(BATCH, worker.run(1, VERIFY, BATCH.key, [BATCH]).result(WAIT_S)[0])
@@ -226,7 +227,7 @@ def test_the_process_ends_with_its_parent(parent_device):
         pid = int(parent.stdout.readline())
         assert alive(pid)
         parent.kill()
-        wait_for(lambda: not alive(pid))
+        until(lambda: not alive(pid))
         assert parent.stderr is not None
         assert parent.stderr.read() == b""
     assert sorted(os.listdir("/dev/shm")) == shared_memory  # noqa: PTH208

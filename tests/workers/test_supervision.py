@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from _toy import VERIFY, check_verify, random_values, variable_batch, wait_for
+from _toy import VERIFY, check_verify, random_values, variable_batch
+from _waiting import until
 
 from verifier.drivers.fake import Fault
 from verifier.errors import BackendError, DeviceUnavailableError
@@ -105,7 +106,7 @@ def test_every_batch_in_flight_fails_at_once(start, tmp_path):
     marker = tmp_path / "once"
     worker, watch = start(Fault(VERIFIES, after=1, hang=True, once=str(marker)), slots=4)
     futures = [run(worker) for _ in range(4)]
-    wait_for(marker.exists)
+    until(marker.exists)
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
     for future in futures:
@@ -139,7 +140,7 @@ def test_killed_under_load(start, killed_device):
         callers = [pool.submit(call) for _ in range(4)]
         for kills in range(1, 4):
             right = outcomes["right"]
-            wait_for(lambda right=right: outcomes["right"] > right)
+            until(lambda right=right: outcomes["right"] > right)
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGKILL)
             watch.wait_up(1 + kills)

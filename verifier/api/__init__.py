@@ -9,7 +9,7 @@ from verifier.api._interceptor import CallInterceptor
 from verifier.api._lift import KINDS, ColumnarRequest, Given, request_digest
 from verifier.api._listeners import split_address
 from verifier.api._operations import Backend, Operations, Pending
-from verifier.api._shared import SharedLimits, SharedRegions
+from verifier.api._shared import SharedLimits, SharedRegions, shared_columns
 from verifier.api._shared_listener import SharedMemoryListener
 from verifier.api._tls import Tls
 from verifier.api._tuning import channel_options, tune_malloc
@@ -56,6 +56,7 @@ __all__ = [
     "deadline_of",
     "request_digest",
     "serialized",
+    "shared_columns",
     "split_address",
     "status_of",
     "tune_malloc",

@@ -8,13 +8,14 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from verifier.api._lift import KINDS, ColumnarRequest, Given
 from verifier.errors import CapacityError, NotFoundError, RequestError, VerifierError
 from verifier.regions import Region
 from verifier.v1 import verifier_pb2 as pb
 
-__all__ = ["Held", "SharedLimits", "SharedRegions", "refuse_shared"]
+__all__ = ["Held", "SharedLimits", "SharedRegions", "refuse_shared", "shared_columns"]
 
 _NOTHING = Given(memoryview(b""), memoryview(b""))
 _COLUMNS = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.columns.values()))
@@ -27,6 +28,16 @@ def refuse_shared(name: str, column: pb.Column) -> None:
             raise RequestError(
                 f"{name}.{field}", "not taken by this call: Verify, VerifyStream, Recover and Digest take regions"
             )
+
+
+def shared_columns(request: Any) -> dict[str, pb.Column]:
+    """The columns of a request's message that lie in regions, whole or in part, by name."""
+    columns = {name: getattr(request, name, None) for name in _COLUMNS}
+    return {
+        name: column
+        for name, column in columns.items()
+        if column is not None and (column.HasField("shared_data") or column.HasField("shared_offsets"))
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +171,8 @@ class SharedRegions:
         held = Held()
         columns = dict(request.columns)
         try:
-            for name in _COLUMNS:
-                column = getattr(request.message, name, None)
-                if column is not None and (column.HasField("shared_data") or column.HasField("shared_offsets")):
-                    columns[name] = self._given(name, column, columns.get(name), held)
+            for name, column in shared_columns(request.message).items():
+                columns[name] = self._given(name, column, columns.get(name), held)
         except BaseException:
             held.release()
             raise

@@ -6,7 +6,7 @@ import numpy as np
 
 from verifier.api.requests import Prepared
 from verifier.keys import Indices
-from verifier.model import BatchResult, Bytes, Code
+from verifier.model import BatchResult, Bytes, Code, bits_of
 from verifier.v1 import verifier_pb2 as pb
 
 __all__ = ["digest_answer", "problems", "recover_answer", "refuse_keys", "verify_answer"]
@@ -19,12 +19,12 @@ def refuse_keys(result: BatchResult, refused: Indices) -> None:
     codes = result.codes.copy()
     codes[refused] = Code.KEY_INDEX
     result.codes = codes
-    result.valid = _with_bits(result.valid, result.items, refused, 0)
-    result.decided = _with_bits(result.decided, result.items, refused, 1)
+    result.valid = _with_bits(result.valid, result.items, refused, False)
+    result.decided = _with_bits(result.decided, result.items, refused, True)
 
 
-def _with_bits(bitmap: Bytes, items: int, where: Indices, value: int) -> Bytes:
-    bits = np.unpackbits(bitmap, count=items, bitorder="little")
+def _with_bits(bitmap: Bytes, items: int, where: Indices, value: bool) -> Bytes:
+    bits = bits_of(bitmap, items)
     bits[where] = value
     return np.packbits(bits, bitorder="little")
 
@@ -63,7 +63,7 @@ def verify_answer(request_id: int, prepared: Prepared, result: BatchResult) -> p
 def recover_answer(request_id: int, prepared: Prepared, result: BatchResult) -> pb.RecoverResponse:
     """The answer to Recover: keys and addresses are zero where no key was recovered."""
     valid = result.valid & result.decided
-    mask = np.unpackbits(valid, count=result.items, bitorder="little").astype(np.bool_)
+    mask = bits_of(valid, result.items)
     outputs = result.outputs or tuple(np.zeros((result.items, width), np.uint8) for width in prepared.output_bytes)
     shown = [np.where(mask[:, None], output, np.uint8(0)).tobytes() for output in outputs]
     return pb.RecoverResponse(

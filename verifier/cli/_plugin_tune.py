@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from verifier.cli._console import widened
 from verifier.drivers import list_devices
 from verifier.errors import VerifierError
 from verifier.manifest import Choice, kind_of
@@ -21,7 +22,6 @@ from verifier.workers import Fleet, WorkerOptions
 __all__ = ["assignments", "tune_"]
 
 SLOT_BYTES = 256 << 20
-PIPED_WIDTH = 120  # columns of a table that no terminal bounds
 
 
 def tune_(
@@ -103,8 +103,7 @@ def _choices(source: PluginSource, target: str) -> int:
 
 
 def _print(console: Console, tuned: Tuned, found: Found) -> None:
-    if not console.is_terminal:
-        console.width = PIPED_WIDTH
+    widened(console)
     console.print(f"{tuned.plugin} on {tuned.device}; * is the choice")
     choices = Table(box=None, pad_edge=False)
     choices.add_column("choice", overflow="fold")

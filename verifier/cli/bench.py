@@ -12,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from verifier.bench.report import amount, swept
+from verifier.cli._console import widened
 from verifier.errors import VerifierError
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ Examples:
 
     verifier bench plot bench/results --folder docs/plots
 """
-
-PIPED_WIDTH = 160  # columns of a table that no terminal bounds
 
 app = typer.Typer(help=_HELP, invoke_without_command=True, no_args_is_help=False)
 
@@ -72,9 +71,7 @@ def bench(
 
     suites = _among("--suite", suite, SUITES)
     axes = _among("--sweep", sweep, AXES)
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = PIPED_WIDTH
+    console = widened(Console(markup=False, highlight=False))
     try:
         device = list_devices()[0].id if device == "auto" else device
         plan = Plan(
@@ -131,9 +128,7 @@ def counts(
     except VerifierError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = PIPED_WIDTH
+    console = widened(Console(markup=False, highlight=False))
     console.print(table)
     if write:
         write_counts(found)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from node_adapter.errors import AdapterError
-from verifier.cli._progress import progress_on
+from verifier.cli._console import progress_on, widened
 from verifier.errors import VerifierError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def bench(
                 seconds=seconds,
                 begun=begun,
             )
-        console.print(_table(results))
+        widened(console).print(_table(results))
         if output:
             records = records_of(results, pool, validators, block, window)
             append_records(output, records)

@@ -28,8 +28,8 @@ from node_adapter.chain import (
 )
 from node_adapter.client import AsyncVerifierClient, VerifierClient
 from node_adapter.errors import AdapterError
+from verifier.cli._console import progress_on
 from verifier.cli._local import daemon_address
-from verifier.cli._progress import progress_on
 from verifier.errors import VerifierError
 
 __all__ = ["register"]

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from verifier.api import KINDS, ColumnarRequest, RefusedError, Status, request_digest
+from verifier.api import KINDS, ColumnarRequest, RefusedError, Status, request_digest, shared_columns
 from verifier.frontend._messages import Answer, Call, Cancel, Channel, FromFrontEnd, Span
 from verifier.frontend._places import Places
 from verifier.model import Bytes
@@ -78,7 +78,8 @@ class Link:
             message = request.message.SerializeToString()
             begin, end = place
             # Taken here, where the columns are in the caches, and in as many processes as there are front ends.
-            digest = b"" if _shares(request) else request_digest(KINDS[rpc], request)
+            # Not where some lie in a client's memory, which is not mapped here.
+            digest = b"" if shared_columns(request.message) else request_digest(KINDS[rpc], request)
             call = Call(number, rpc, message, spans, begin, end - begin, deadline, caller, digest)
             with self._lock:
                 self._sent[number] = sent
@@ -135,9 +136,3 @@ class Link:
             sent.future.set_result(outcome)
         else:
             sent.future.set_exception(outcome)
-
-
-def _shares(request: ColumnarRequest) -> bool:
-    """Whether columns lie in a client's memory, which is not mapped here."""
-    columns = (getattr(request.message, name, None) for name in ("input", "signature", "key"))
-    return any(c is not None and (c.HasField("shared_data") or c.HasField("shared_offsets")) for c in columns)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from verifier.gather import gather
 from verifier.keys._sets import Indices, KeySet
-from verifier.model import Batch, BatchKey, BatchResult, Bytes, Code, Column, Timings
+from verifier.model import Batch, BatchKey, BatchResult, Bytes, Code, Column, Timings, bits_of
 
 __all__ = ["NamedBatch", "Positions", "joined", "not_in_a_table", "some_of"]
 
@@ -43,10 +43,6 @@ def some_of(batch: Batch, positions: Positions) -> Batch:
     return Batch(batch.key, positions.size, tuple(gather(column, positions) for column in batch.inputs))
 
 
-def _bits(bitmap: Bytes, items: int) -> npt.NDArray[np.uint8]:
-    return np.unpackbits(bitmap, count=items, bitorder="little")
-
-
 def joined(items: int, pieces: list[tuple[Positions | None, BatchResult]]) -> BatchResult:
     """One result of several, each of the items at its positions; None: of all. Later ones replace earlier ones.
 
@@ -56,12 +52,12 @@ def joined(items: int, pieces: list[tuple[Positions | None, BatchResult]]) -> Ba
     if len(pieces) == 1 and pieces[0][0] is None:
         return first
     codes = np.zeros(items, np.uint8)
-    valid, decided = np.zeros(items, np.uint8), np.zeros(items, np.uint8)
+    valid, decided = np.zeros(items, np.bool_), np.zeros(items, np.bool_)
     for positions, result in pieces:
         where = slice(None) if positions is None else positions
         codes[where] = result.codes
-        decided[where] = _bits(result.decided, result.items)
-        valid[where] = _bits(result.valid, result.items)
+        decided[where] = bits_of(result.decided, result.items)
+        valid[where] = bits_of(result.valid, result.items)
     results = [result for _, result in pieces]
     served = next((result for result in results if result.served_by), first)
     return BatchResult(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from verifier.errors import SelfTestError
 from verifier.manifest import Manifest
-from verifier.model import BatchResult, Code
+from verifier.model import BatchResult, Code, bits_of
 from verifier.registry._answers import Group
 from verifier.registry._fleet import WorkerLike
 
@@ -105,14 +105,10 @@ def _check(
     every = np.ones(items, np.bool_)
     codes = group.codes[cases]
     compare("code", codes, result.codes, every, _code_name)
-    compare("bit of valid", codes == Code.VALID, _bits(result.valid, items), every, str)
-    compare("bit of decided", every, _bits(result.decided, items), every, str)
+    compare("bit of valid", codes == Code.VALID, bits_of(result.valid, items), every, str)
+    compare("bit of decided", every, bits_of(result.decided, items), every, str)
     for output, (expected, stated), got in zip(operation.outputs, group.outputs, result.outputs, strict=True):
         compare(output.name, expected[cases], got, stated[cases], lambda value: value.tobytes().hex())
-
-
-def _bits(bitmap: Array, items: int) -> Array:
-    return np.unpackbits(bitmap, count=items, bitorder="little").astype(np.bool_)
 
 
 def _code_name(value: int) -> str:
