@@ -62,6 +62,17 @@ def test_the_same_input_gives_the_same_bytes(parity_files, tmp_path, target):
     assert images[0] == images[1]
 
 
+@pytest.mark.parametrize(
+    "command", ["g++", "clang++", f"{sys.executable} -m ziglang c++"], ids=["g++", "clang", "zig"]
+)
+def test_every_compiler_gives_the_same_bytes(parity_files, tmp_path, monkeypatch, command):
+    if shutil.which(command.split()[0]) is None or ("ziglang" in command and not importlib.util.find_spec("ziglang")):
+        pytest.skip(f"{command} is not installed")
+    monkeypatch.setenv("CXX", command)
+    builds = [build_image(parity_files, "parity.cu", host_target(), {}, cache=tmp_path / str(i)) for i in range(3)]
+    assert builds[0] == builds[1] == builds[2]
+
+
 def test_a_warm_start_compiles_nothing(parity_files, tmp_path, monkeypatch):
     command, count = counting_compiler(tmp_path)
     monkeypatch.setenv("CXX", command)

@@ -32,6 +32,7 @@ _FLAGS = (
     *("-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-threadsafe-statics", "-nostdinc++"),
 )
 # A unique symbol would keep a library in memory after it was unloaded.
+    "-g0",  # which zig asks for by itself, with the strings in another order each time
 _LINK = {
     "clang": ("-nodefaultlibs", "-Wl,--no-undefined", "-lc", "-lgcc"),
     "gcc": ("-fno-gnu-unique", "-nodefaultlibs", "-Wl,--no-undefined", "-lc", "-lgcc"),
