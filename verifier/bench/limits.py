@@ -23,6 +23,7 @@ CEILINGS = Path(__file__).parent / "ceilings"
 OPERATIONS_AN_ITEM, FIELD_OPERATIONS_AN_ITEM = 8192, 1024  # in ceilings.cu
 FIELDS = ("SM2", "ECDSA_P256", "ECDSA_SECP256K1")
 _COPY_BYTES = 256 << 20
+_LANES = 16 * 1024  # of a multiprocessor: several ms, beside which a launch is nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,10 @@ def tightest(*limits: tuple[str, float] | None) -> tuple[str, float] | None:
 
 def measure_limits(rig: Rig, runs: int = 7) -> Limits:
     """Measures with a rig whose plugin is `CEILINGS`."""
-    items = max(1 << 12, rig.info.units * 1024 if not rig.info.unified else 0)
-    column = {"input": Column.fixed("input", np.zeros(items, np.uint8), 1, items)}
 
     def rate(operation: str, algorithm: str, operations: int = OPERATIONS_AN_ITEM) -> float:
+        items = 1 << 12 if rig.info.unified else rig.info.units * _LANES
+        column = {"input": Column.fixed("input", np.zeros(items, np.uint8), 1, items)}
         slot = rig.fill(operation, algorithm, column, items)
         return items * operations / statistics.median(rig.kernel_times(slot, runs))
 

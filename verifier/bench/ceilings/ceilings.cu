@@ -72,7 +72,7 @@ DEVICE void logic_item(const Batch& batch, const Lane& lane, u32 item) {
 }
 ITEM_STAGE(three_input_logic, logic_item, 256, 4)
 
-// Products and squares of a field, in two independent chains a lane.
+// Products and squares of a field, in two independent chains a lane, and as many lanes as registers allow.
 template <class F, bool SQUARE>
 DEVICE void field_item(const Batch& batch, const Lane& lane, u32 item) {
     typedef typename F::Element Element;
@@ -89,8 +89,8 @@ DEVICE void field_item(const Batch& batch, const Lane& lane, u32 item) {
     if (lane.live) batch.codes[item] = zero || raised(flags) ? INVALID : VALID;
 }
 #define FIELD_STAGES(prefix, F)                                       \
-    ITEM_STAGE(prefix##_products, (field_item<F, false>), 128, 4)     \
-    ITEM_STAGE(prefix##_squares, (field_item<F, true>), 128, 4)
+    ITEM_STAGE(prefix##_products, (field_item<F, false>), 128, 8)     \
+    ITEM_STAGE(prefix##_squares, (field_item<F, true>), 128, 8)
 
 FIELD_STAGES(sm2, Sm2Field)
 FIELD_STAGES(p256, P256Field)
