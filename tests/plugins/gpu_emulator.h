@@ -30,6 +30,7 @@ unsigned emulated_ballot(int vote);
 unsigned emulated_or(unsigned word);
 }
 #define __syncthreads emulated_barrier
+#define __syncwarp() emulated_ballot(0)
 #define __ballot_sync(members, vote) emulated_ballot(vote)
 #define __reduce_or_sync(members, word) emulated_or(word)
 #define __ldg(address) (*(address))

@@ -6,15 +6,14 @@ Votes, barriers, tails of a grid and the layout of shared memory are the real ke
 from __future__ import annotations
 
 import ctypes
-import functools
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 from _answers import BuiltPlugin
-from _build import PLUGINS, Bytes, build
+from _build import PLUGINS, Bytes
+from _emulator import aligned, build_emulated, launch_emulated
 
 from verifier.drivers import BatchStruct
 from verifier.drivers._abi import ColumnStruct
@@ -22,7 +21,6 @@ from verifier.manifest import Operation, load_manifest
 from verifier.model import Column
 from verifier.registry._answers import Group, parse_answers
 
-HERE = Path(__file__).parent
 GRID = 2
 DEFAULTS = [("aes", ""), ("aria", ""), ("hight", ""), ("kuznyechik", ""), ("skinny", ""), ("sm4", "")]
 VARIANTS = [
@@ -41,19 +39,6 @@ TUNED = [
 ]
 
 
-@functools.cache
-def emulator(folder: Path) -> Path:
-    target = folder / "gpu_emulator.o"
-    command = ["g++", "-O1", "-fPIC", "-c", str(HERE / "gpu_emulator.cpp"), "-o", str(target)]
-    subprocess.run(command, check=True)
-    return target
-
-
-def aligned(nbytes: int) -> Bytes:
-    raw = np.zeros(nbytes + 64, np.uint8)
-    return raw[-raw.ctypes.data % 64 :][: max(nbytes, 1)]
-
-
 class Emulated:
     """A plugin built for the emulator."""
 
@@ -61,17 +46,14 @@ class Emulated:
         self.manifest = load_manifest(PLUGINS / name)
         source, defines = self.manifest.build(self.manifest.choice(variant, tunables), "sm_90")
         numbers = {key: int(value) for key, value in defines.items()}
-        flags = ["-O1", "-w", "-fno-strict-aliasing", "-include", str(HERE / "gpu_emulator.h")]
-        flags += ["-x", "none", str(emulator(folder)), "-x", "c++"]
-        self.library = build(PLUGINS / name / source, flags=flags, defines=numbers)
+        self.library = build_emulated(PLUGINS / name / source, folder, defines=numbers)
         self.state = aligned(1 << 18)
         for stage in self.manifest.state:
             count = ctypes.c_uint32.in_dll(self.library, f"{stage}_count").value
             self.launch(stage, BatchStruct(items=count, state=self.state.ctypes.data), 128)
 
     def launch(self, stage: str, batch: BatchStruct, threads: int) -> None:
-        kernel = ctypes.cast(getattr(self.library, stage), ctypes.c_void_p)
-        assert self.library.emulated_launch(kernel, ctypes.byref(batch), GRID, threads) == 0, f"{stage} hangs"
+        launch_emulated(self.library, stage, batch, grid=GRID, threads=threads)
 
     def threads(self, stage: str) -> int:
         """A block's threads, as the stage's launch bounds."""
