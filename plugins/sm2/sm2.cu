@@ -20,7 +20,12 @@ PLUGIN_INFO(Sm2Comb::BYTES + Slots::BYTES, Planes::BYTES, Sm2Ladder::LANE_BYTES)
 STATE_STAGE(sm2_table_bases, table_base, Sm2Comb::BASES, 32)
 STATE_STAGE(sm2_table_entries, table_entry, Sm2Comb::ENTRIES, 128)
 
+#if defined(INTERLEAVED)
+#include "sm2_interleaved.cuh"
+ITEM_STAGE(sm2_prepare, prepare_interleaved, PREPARE_THREADS, 3)
+#else
 ITEM_STAGE(sm2_prepare, prepare<false>, 128, 3)
+#endif
 #if defined(PAPER)
 #include "sm2_paper.cuh"
 DEVICE void verify_as_in_the_paper(const Batch& batch, const Lane& lane, u32 item) {

@@ -24,12 +24,24 @@ DEVICE void identity_hash(u32 (&za)[8], const Batch& batch, const PublicKey& key
     sm3(za, parts);
 }
 
+// How an item's values are read: whole, as their columns have them. Another layout has a structure like this one.
+struct Rows {
+    DEVICE Code signature(Signature& signature, const Batch& batch, u32, Bytes bytes) {
+        return parse_signature((SignatureEncoding)batch.parameters[SIGNATURE_ENCODING], bytes, signature);
+    }
+    DEVICE Code key(PublicKey& key, const Batch& batch, u32, Bytes bytes) {
+        return parse_key(Algorithm::SM2, (KeyEncoding)batch.parameters[KEY_ENCODING], bytes, key);
+    }
+    DEVICE void digest(Words& e, const Batch&, u32, Bytes bytes) { load_be256(e.w, bytes.data); }
+};
+
 // e, an integer of 256 bits: given, or SM3(ZA || M).
-DEVICE Code take_digest(Words& e, const Batch& batch, Bytes input, const PublicKey& key) {
+template <class Layout>
+DEVICE Code take_digest(Words& e, const Batch& batch, u32 item, Bytes input, const PublicKey& key) {
     const InputKind kind = (InputKind)batch.parameters[INPUT_KIND];
     if (kind != InputKind::MESSAGE && input.size != 32) return INPUT_LENGTH;
     if (kind == InputKind::DIGEST) {
-        load_be256(e.w, input.data);
+        Layout::digest(e, batch, item, input);
         return UNDECIDED;
     }
     u32 za[8], digest[8];
@@ -40,9 +52,10 @@ DEVICE Code take_digest(Words& e, const Batch& batch, Bytes input, const PublicK
     return UNDECIDED;
 }
 
-DEVICE Code take_signature(const Batch& batch, Bytes bytes, Signature& signature) {
+template <class Layout>
+DEVICE Code take_signature(const Batch& batch, u32 item, Bytes bytes, Signature& signature) {
     typedef Scalar<Sm2Order> S;
-    const Code code = parse_signature((SignatureEncoding)batch.parameters[SIGNATURE_ENCODING], bytes, signature);
+    const Code code = Layout::signature(signature, batch, item, bytes);
     if (code) return code;
     if (!S::in_range(signature.r) || !S::in_range(signature.s)) return OUT_OF_RANGE;
     if ((LowS)batch.parameters[LOW_S] == LowS::REQUIRE) {
@@ -59,7 +72,7 @@ typedef KeySlots<Sm2Curve> Slots;
 DEVICE u32* key_slots(const Batch& batch) { return (u32*)(batch.state + Comb<Sm2Curve>::BYTES); }
 
 // The key of an item, checked; of an enrolled one also its slot.
-template <bool ENROLLED>
+template <bool ENROLLED, class Layout>
 DEVICE Code take_key(const Batch& batch, u32 item, Bytes signature, PublicKey& key, u32& slot) {
     const Bytes bytes = value(batch.inputs[2], item);
     Code code;
@@ -70,14 +83,14 @@ DEVICE Code take_key(const Batch& batch, u32 item, Bytes signature, PublicKey& k
         return code ? code : Slots::key(key_slots(batch), name, key);
     } else {
         const KeyEncoding encoding = (KeyEncoding)batch.parameters[KEY_ENCODING];
-        code = parse_key(Algorithm::SM2, encoding, encoding == KeyEncoding::IN_SIGNATURE ? signature : bytes, key);
+        code = Layout::key(key, batch, item, encoding == KeyEncoding::IN_SIGNATURE ? signature : bytes);
         return code ? code : settle_key<Sm2Curve>(key);
     }
 }
 
 // Stage: decides what is malformed or out of range, and t = 0; otherwise U1 = s, U2 = t, TARGET = r - e, and QX, QY =
 // the key, or QX = its slot.
-template <bool ENROLLED>
+template <bool ENROLLED, class Layout = Rows>
 DEVICE void prepare(const Batch& batch, const Lane& lane, u32 item) {
     typedef Scalar<Sm2Order> S;
     const Bytes bytes = value(batch.inputs[1], item);
@@ -85,9 +98,9 @@ DEVICE void prepare(const Batch& batch, const Lane& lane, u32 item) {
     PublicKey key;
     u32 slot;
     Words e = small_words(0), t;
-    Code code = take_signature(batch, bytes, signature);
-    if (!code) code = take_key<ENROLLED>(batch, item, bytes, key, slot);
-    if (!code) code = take_digest(e, batch, value(batch.inputs[0], item), key);
+    Code code = take_signature<Layout>(batch, item, bytes, signature);
+    if (!code) code = take_key<ENROLLED, Layout>(batch, item, bytes, key, slot);
+    if (!code) code = take_digest<Layout>(e, batch, item, value(batch.inputs[0], item), key);
     if (!code) {
         t = add_mod(signature.r, signature.s, Sm2Order::modulus());
         if (is_zero(t)) code = INVALID;
