@@ -30,9 +30,9 @@ _FLAGS = (
     *("-x", "c++", "-std=c++17", "-O3", "-fPIC", "-shared"),
     *("-ffreestanding", "-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-fvisibility=hidden"),
     *("-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-threadsafe-statics", "-nostdinc++"),
+    "-g0",  # which zig asks for by itself, with the strings in another order each time
 )
 # A unique symbol would keep a library in memory after it was unloaded.
-    "-g0",  # which zig asks for by itself, with the strings in another order each time
 _LINK = {
     "clang": ("-nodefaultlibs", "-Wl,--no-undefined", "-lc", "-lgcc"),
     "gcc": ("-fno-gnu-unique", "-nodefaultlibs", "-Wl,--no-undefined", "-lc", "-lgcc"),
