@@ -173,6 +173,7 @@ class PluginSettings(_Section):
     variants: dict[str, str] = {}
     tunables: dict[str, dict[str, int | str]] = {}
     tuned: bool = True  # of those not named there: what `verifier plugin tune` found, where it is still built
+    providers: bool = True  # of those too: libraries that plugins name for CPUs, where they are installed
     folders: tuple[Path, ...] = ()  # searched before the shipped ones
     trust: Literal["locked", "any"] = "locked"  # any: for development, whatever is found may load
     lock_files: tuple[Path, ...] = ()

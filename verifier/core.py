@@ -139,6 +139,7 @@ class Core:
             quarantine_window_s=plugins.quarantine_window_s,
             choices=plugins.choices,
             tuned=plugins.tuned,
+            providers=plugins.providers,
             sized=TableSize(keys.enroll, keys.table_bytes, keys.window, keys.expected).tunables,
         )
 

@@ -15,6 +15,7 @@
     │   ├── ManifestError     its manifest is wrong
     │   ├── TrustError        not allowed to load            PERMISSION_DENIED
     │   ├── BuildError        its source does not compile
+    │   ├── ProviderError     a library that it may use is not here, or wrong
     │   ├── SelfTestError     a known answer came out wrong
     │   └── ConflictError     a newer operation has won      ABORTED
     └── ConfigError           the configuration is wrong
@@ -38,6 +39,7 @@ __all__ = [
     "NotFoundError",
     "NotServedError",
     "PluginError",
+    "ProviderError",
     "RequestError",
     "SelfTestError",
     "StoppingError",
@@ -124,6 +126,10 @@ class TrustError(PluginError):
 
 class BuildError(PluginError):
     """A kernel source does not compile; the text ends with the compiler's log."""
+
+
+class ProviderError(PluginError):
+    """A library that a plugin's variant is linked with cannot be used here, or its build failed."""
 
 
 class SelfTestError(PluginError):

@@ -10,21 +10,40 @@ import functools
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from verifier._manifest_variants import (
+    DEFAULT,
+    NOTHING,
+    Choice,
+    Define,
+    FileName,
+    Name,
+    Provider,
+    Strict,
+    Symbol,
+    Tunable,
+    Variant,
+    Version,
+    kind_of,
+    listed,
+)
 from verifier.errors import ManifestError
 
 __all__ = [
     "DEFAULT",
     "FILE_NAME",
     "Choice",
+    "Define",
     "Manifest",
+    "Name",
     "Operation",
     "Output",
+    "Provider",
+    "Symbol",
     "Tunable",
     "Variant",
     "kind_of",
@@ -35,20 +54,8 @@ __all__ = [
 FILE_NAME = "plugin.toml"
 MAX_MANIFEST_BYTES = 256 * 1024
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-Symbol = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-Version = Annotated[str, StringConstraints(pattern=r"^\d{1,6}\.\d{1,6}\.\d{1,6}$")]
-FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
-Define = int | str
-Kind = Literal["gpu", "cpu"]
-BOTH: tuple[Kind, ...] = ("gpu", "cpu")
 
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Output(_Strict):
+class Output(Strict):
     """Bytes that an operation gives for every item."""
 
     name: Name
@@ -58,7 +65,7 @@ class Output(_Strict):
 Role = Literal["call", "enroll", "enrolled"]
 
 
-class Operation(_Strict):
+class Operation(Strict):
     """What a plugin does to an item.
 
     `role` says whose it is. Callers ask for "call". The daemon alone asks for the others: "enroll" changes the
@@ -96,70 +103,7 @@ class Operation(_Strict):
         return f"{self.name}/{self.algorithm}"
 
 
-class Variant(_Strict):
-    """Another way to build the plugin: macros that replace or add to the defaults, or another source with the same
-    stages. Where `targets` leaves a kind of device out the variant is not for it, and the default is built there."""
-
-    description: str = ""
-    defines: dict[Symbol, Define] = Field(default_factory=dict)
-    source: FileName | None = None
-    targets: tuple[Kind, ...] = Field(default=BOTH, min_length=1)
-
-    @model_validator(mode="after")
-    def _it_is_another(self) -> Variant:
-        if not self.defines and self.source is None:
-            raise ValueError("needs defines or a source: without either it is the default")
-        return self
-
-
-_NOTHING = Variant.model_construct(defines={}, source=None)
-
-
-class Tunable(_Strict):
-    """A macro of which several values give the same results. `NAME = [1, 2]` is short for `values`.
-
-    `default` is for a kind of device what builds pass; absent: nothing is passed and the source decides. `measured`
-    false: it is a question of memory, which tuning leaves alone.
-    """
-
-    description: str = ""
-    values: tuple[Define, ...] = Field(min_length=1, max_length=32)
-    default: dict[Kind, Define] = Field(default_factory=dict)
-    targets: tuple[Kind, ...] = Field(default=BOTH, min_length=1)  # where it matters
-    variants: tuple[Name, ...] = ()  # with which it matters, "default" being none; empty: with all
-    operations: tuple[str, ...] = ()  # ids that it matters to; empty: all
-    measured: bool = True
-
-    @model_validator(mode="before")
-    @classmethod
-    def _a_list_is_its_values(cls, data: Any) -> Any:
-        return {"values": data} if isinstance(data, list | tuple) else data
-
-    @model_validator(mode="after")
-    def _defaults_are_values(self) -> Tunable:
-        for kind, value in self.default.items():
-            if value not in self.values:
-                raise ValueError(f"default.{kind}: {value} is not one of {_list(self.values)}")
-        return self
-
-
-DEFAULT = "default"  # the name of no variant: what the manifest's own source and defines give
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a plugin is built with: a variant, and values of tunables in the order of their names."""
-
-    variant: str = DEFAULT
-    tunables: tuple[tuple[str, Define], ...] = ()
-
-    @property
-    def text(self) -> str:
-        """variant NAME=VALUE ..., as listings have it."""
-        return " ".join((self.variant, *(f"{name}={value}" for name, value in self.tunables)))
-
-
-class Manifest(_Strict):
+class Manifest(Strict):
     """plugin.toml."""
 
     name: Name
@@ -197,7 +141,7 @@ class Manifest(_Strict):
         return self
 
     def _variant_names(self) -> str:
-        return _list((DEFAULT, *self.variants))
+        return listed((DEFAULT, *self.variants))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -213,12 +157,12 @@ class Manifest(_Strict):
         chosen: list[tuple[str, Define]] = []
         for name, value in sorted((tunables or {}).items()):
             if name not in self.tunables:
-                have = _list(tuple(self.tunables)) if self.tunables else "none"
+                have = listed(tuple(self.tunables)) if self.tunables else "none"
                 raise ManifestError(f"{self.label}: tunable {name}: there is none; it has {have}")
             values = self.tunables[name].values
             found = next((known for known in values if str(known) == str(value)), None)
             if found is None:
-                raise ManifestError(f"{self.label}: tunable {name}: {value} is not one of {_list(values)}")
+                raise ManifestError(f"{self.label}: tunable {name}: {value} is not one of {listed(values)}")
             chosen.append((name, found))
         return Choice(variant, tuple(chosen))
 
@@ -236,11 +180,15 @@ class Manifest(_Strict):
         """The source and the macros of a choice for a target. Raises ManifestError as `choice` does."""
         choice = self.applied(choice, target)
         kind = kind_of(target)
-        variant = self.variants.get(choice.variant) or _NOTHING
+        variant = self.variants.get(choice.variant) or NOTHING
         defaults = {name: tunable.default[kind] for name, tunable in self.tunables.items() if kind in tunable.default}
         # What was asked for stands above a variant's defines, and those above defaults.
         defines = {**self.defines, **defaults, **variant.defines, **dict(choice.tunables)}
         return variant.source or self.source, defines
+
+    def provider(self, choice: Choice, target: str) -> Provider | None:
+        """What a choice's build for a target is linked with. Raises ManifestError as `choice` does."""
+        return self.variants.get(self.applied(choice, target).variant, NOTHING).provider
 
     def operation(self, name: str, algorithm: str) -> Operation | None:
         """The operation of that name for that algorithm, or None."""
@@ -254,15 +202,6 @@ class Manifest(_Strict):
     def label(self) -> str:
         """name@version."""
         return f"{self.name}@{self.version}"
-
-
-def kind_of(target: str) -> Kind:
-    """Which kind of device a build's target is: sm_NN and compute_NN are GPUs."""
-    return "gpu" if target.startswith(("sm_", "compute_")) else "cpu"
-
-
-def _list(values: tuple[Define, ...]) -> str:
-    return ", ".join(str(value) for value in values)
 
 
 @functools.lru_cache(maxsize=64)  # reloads of one plugin share its manifest

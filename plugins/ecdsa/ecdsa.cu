@@ -52,12 +52,27 @@ PLUGIN_INFO(P256Comb::BYTES + Secp256k1Comb::BYTES + KeySlots<P256Curve>::BYTES 
 ITEM_STAGE(ecdsa_hash, hash_input, 256, 1)
 ITEM_STAGE(ecdsa_address, recovered_address, 256, 1)
 
+#if defined(CRYPTO_MB)
+#include "curve_crypto_mb.cuh"
+template <class C>
+DEVICE void verify_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
+    if constexpr (crypto_mb::Library<C>::HAS) {
+        crypto_mb::verify_range<C, ALL_PLANES>(batch, lane, begin, end, comb_table<C>(batch.state));
+    } else {
+        for (u32 item = begin; item < end; item++) verify<C>(batch, lane, item);
+    }
+}
+#define VERIFY_STAGE(prefix, C) RANGE_STAGE(prefix##_verify, verify_range<C>)
+#else
+#define VERIFY_STAGE(prefix, C) ITEM_STAGE(prefix##_verify, verify<C>, VERIFY_THREADS, 1)
+#endif
+
 #define CURVE_STAGES(prefix, C)                                              \
     STATE_STAGE(prefix##_table_bases, table_base<C>, Comb<C>::BASES, 32)      \
     STATE_STAGE(prefix##_table_entries, table_entry<C>, Comb<C>::ENTRIES, 128) \
     ITEM_STAGE(prefix##_prepare, prepare_verify<C>, 128, 1)                  \
     GROUP_STAGE(prefix##_scalars, verify_scalars<C>, GROUP, 128, 1)          \
-    ITEM_STAGE(prefix##_verify, verify<C>, VERIFY_THREADS, 1)                \
+    VERIFY_STAGE(prefix, C)                                                  \
     ITEM_STAGE(prefix##_finish, verify_finish<C>, FINISH_THREADS, 1)         \
     ITEM_STAGE(prefix##_recover_prepare, prepare_recover<C>, 128, 1)         \
     GROUP_STAGE(prefix##_recover_scalars, recover_scalars<C>, GROUP, 128, 1) \

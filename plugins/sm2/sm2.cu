@@ -32,6 +32,12 @@ DEVICE void verify_as_in_the_paper(const Batch& batch, const Lane& lane, u32 ite
     verify_item_as_in_the_paper<Sm2Curve, VERIFY_PLANES>(batch, lane, item);
 }
 ITEM_STAGE(sm2_verify, verify_as_in_the_paper, PAPER_THREADS, 512 / PAPER_THREADS)
+#elif defined(CRYPTO_MB)
+#include "curve_crypto_mb.cuh"
+DEVICE void verify_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
+    crypto_mb::verify_range<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, (const u32*)batch.state);
+}
+RANGE_STAGE(sm2_verify, verify_range)
 #else
 ITEM_STAGE(sm2_verify, verify, VERIFY_THREADS, 1)
 #endif

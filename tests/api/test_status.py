@@ -26,6 +26,7 @@ CASES = [
     (errors.ManifestError("bad"), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.TrustError("no"), grpc.StatusCode.PERMISSION_DENIED),
     (errors.BuildError("no"), grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.ProviderError("no"), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.SelfTestError("no"), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.ConflictError("newer"), grpc.StatusCode.ABORTED),
 ]

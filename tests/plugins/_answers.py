@@ -12,8 +12,10 @@ from _build import PLUGINS, Plugin, Result, build
 
 from verifier.bench.rig import Rig
 from verifier.drivers import list_devices
+from verifier.drivers.build import host_target
 from verifier.manifest import Choice, Manifest, load_manifest
 from verifier.model import Code, Column
+from verifier.registry import offers
 from verifier.registry._parameters import parameter_number
 
 
@@ -89,8 +91,8 @@ class BuiltPlugin:
 class DevicePlugin(BuiltPlugin):
     """A plugin of the repository on a device, through the worker's own pipeline."""
 
-    def __init__(self, name: str, device: str) -> None:
-        self.rig = Rig(device, PLUGINS / name, PLUGINS / "common")
+    def __init__(self, name: str, device: str, choice: Choice | None = None) -> None:
+        self.rig = Rig(device, PLUGINS / name, PLUGINS / "common", choice=choice)
         self.manifest = self.rig.manifest
 
     @property
@@ -121,12 +123,26 @@ def _variable(name: str, values: Sequence[bytes]) -> Column:
     return Column.variable(name, b"".join(values), ends, len(values))
 
 
-# The plugin for the CPU, the GPU's arithmetic run on the CPU, and a GPU where there is one.
-PLACES = ["host", "emulated", pytest.param("gpu", marks=pytest.mark.gpu)]
+# The plugin for the CPU, the GPU's arithmetic run on the CPU, the CPU with a library linked in, and a GPU where there
+# is one.
+PLACES = ["host", "emulated", "provider", pytest.param("gpu", marks=pytest.mark.gpu)]
+
+
+def provided(name: str) -> Choice:
+    """The choice of the plugin `name` with its provider; skips the test where that cannot be used."""
+    (offer,) = offers(load_manifest(PLUGINS / name), host_target())
+    if offer.library is None:
+        pytest.skip(offer.problem)
+    return Choice(offer.variant)
 
 
 def opened(name: str, place: str) -> Iterator[BuiltPlugin]:
     """The plugin `name` at one of PLACES, for a fixture to yield from."""
+    if place == "provider":
+        plugin = DevicePlugin(name, "cpu", provided(name))
+        yield plugin
+        plugin.rig.close()
+        return
     if place != "gpu":
         yield BuiltPlugin(name, ("-O1",) if place == "host" else ("-O1", "-DEMULATE_GPU_FIELD"))
         return

@@ -24,10 +24,11 @@ FLAGS = {"host": ("-O1",), "emulated": ("-O1", "-DEMULATE_GPU_FIELD")}
 
 
 def choices(name: str, target: str) -> Iterator[Choice]:
-    """Every choice but the default that the search tries: variants, and each value with a variant that it is for."""
+    """Every choice but the default that the search tries: variants, and each value with a variant that it is for.
+    Those with a provider have tests of their own (PLACES)."""
     manifest, kind = load_manifest(PLUGINS / name), kind_of(target)
     for variant, described in manifest.variants.items():
-        if kind in described.targets:
+        if kind in described.targets and described.provider is None:
             yield Choice(variant)
     for tunable, described in manifest.tunables.items():
         if described.measured and kind in described.targets:

@@ -31,7 +31,7 @@ ACCEPTABLE = {
 }
 
 
-@pytest.fixture(scope="module", params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+@pytest.fixture(scope="module", params=["host", "provider", pytest.param("gpu", marks=pytest.mark.gpu)])
 def ecdsa(request: pytest.FixtureRequest) -> Iterator[BuiltPlugin]:
     yield from opened("ecdsa", request.param)
 

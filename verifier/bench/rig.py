@@ -22,7 +22,7 @@ from verifier.drivers.build import build_image
 from verifier.errors import BackendError
 from verifier.manifest import Choice, load_manifest
 from verifier.model import Batch, BatchKey, Bytes, Column
-from verifier.registry import PluginSource
+from verifier.registry import PluginSource, build_files
 from verifier.registry._parameters import parameter_number
 from verifier.workers import WorkerOptions
 from verifier.workers._chunks import copied_chunk
@@ -102,9 +102,10 @@ class Rig:
             self.driver = undo.enter_context(closing(open_driver(device, **driver_options)))
             self.info: DeviceInfo = self.driver.info
             started = time.perf_counter()
-            source, macros = self.manifest.build(choice or Choice(), self.info.target)
-            reached = PluginSource(self.manifest, files).reached(source)
-            image = build_image(reached, source, self.info.target, {**macros, **(defines or {})})
+            chosen, target = choice or Choice(), self.info.target
+            source, macros = self.manifest.build(chosen, target)
+            reached = build_files(PluginSource(self.manifest, files), chosen, target)
+            image = build_image(reached, source, target, {**macros, **(defines or {})})
             self.build_s = time.perf_counter() - started
             self.memory: Bytes = np.frombuffer(mmap.mmap(-1, slot_bytes), np.uint8)
             if not self.info.unified:

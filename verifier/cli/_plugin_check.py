@@ -12,7 +12,7 @@ from verifier.drivers import Image, list_devices
 from verifier.drivers.build import KernelUsage, build_image, compiler_id, host_target, kernel_usage
 from verifier.errors import DeviceUnavailableError, VerifierError
 from verifier.manifest import Choice
-from verifier.registry import PluginSource, Registry, RegistryOptions
+from verifier.registry import PluginSource, Registry, RegistryOptions, build_files
 from verifier.workers import Fleet
 
 __all__ = ["Build", "Run", "available_targets", "build_all", "default_pack_targets", "run_all"]
@@ -88,7 +88,7 @@ def _build(source: PluginSource, target: str, choice: Choice, cache: Path) -> Bu
     begin = time.perf_counter()
     try:
         start, defines = source.manifest.build(choice, target)
-        image = build_image(source.reached(start), start, target, defines, cache=cache)
+        image = build_image(build_files(source, choice, target), start, target, defines, cache=cache)
     except VerifierError as error:
         return Build(target, choice.text, time.perf_counter() - begin, (), str(error), None)
     seconds = time.perf_counter() - begin

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from verifier.drivers import Device, probe_devices
+from verifier.manifest import load_manifest
+from verifier.registry import Offer, offers, plugin_paths, shipped_folder
 
 __all__ = ["register"]
 
@@ -23,17 +25,39 @@ def register(app: typer.Typer) -> None:
 def _devices(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the devices of this machine, the compilers for them, and what is missing.
+    """List the devices of this machine, the compilers for them, the libraries for the CPU, and what is missing.
 
     Ends with status 1 where no device can be used.
     """
     devices = probe_devices()
+    providers = {device.id: _providers(device) for device in devices}
     if as_json:
-        typer.echo(json.dumps([asdict(device) for device in devices], indent=2))
+        described = [
+            asdict(device) | {"providers": [_described(*named) for named in providers[device.id]]}
+            for device in devices
+        ]
+        typer.echo(json.dumps(described, indent=2))
     else:
         _print(devices)
+        for device_id, named in providers.items():
+            for plugin, offer in named:
+                found = f"by {offer.library.label}" if offer.library else f"not used: {offer.problem}"
+                typer.echo(f"{device_id}: {plugin}, {offer.variant}: {found}")
     if not any(device.info for device in devices):
         raise typer.Exit(1)
+
+
+def _providers(device: Device) -> list[tuple[str, Offer]]:
+    """The libraries that shipped plugins name for such a device, by plugin."""
+    if device.info is None:
+        return []
+    manifests = [load_manifest(path) for path in plugin_paths(shipped_folder())]
+    return [(manifest.name, offer) for manifest in manifests for offer in offers(manifest, device.info.target)]
+
+
+def _described(plugin: str, offer: Offer) -> dict[str, str]:
+    library = offer.library.label if offer.library else ""
+    return {"plugin": plugin, "variant": offer.variant, "library": library, "problem": offer.problem}
 
 
 def _print(devices: list[Device]) -> None:

@@ -20,7 +20,9 @@ from pathlib import Path
 
 from verifier.errors import BuildError, DeviceUnavailableError
 
-__all__ = ["Compiler", "compile_library", "extra_flags", "find_compiler"]
+__all__ = ["ARCHIVE_SUFFIX", "Compiler", "compile_library", "extra_flags", "find_compiler"]
+
+ARCHIVE_SUFFIX = ".a"
 
 _TIMEOUT_S = 900
 
@@ -99,7 +101,11 @@ def _identify(command: tuple[str, ...]) -> Compiler | None:
 def compile_library(
     compiler: Compiler, files: Mapping[str, bytes], source: str, target: str, defines: Mapping[str, int | str]
 ) -> tuple[bytes, str]:
-    """Compiles one source to a shared library: (the library, the compiler's log). Raises BuildError."""
+    """Compiles one source to a shared library: (the library, the compiler's log). Raises BuildError.
+
+    Archives among the files are linked in, and what they call stays inside the image, whatever else is loaded.
+    """
+    archives = sorted(name for name in files if name.endswith(ARCHIVE_SUFFIX))
     with tempfile.TemporaryDirectory(prefix="verifier-build-") as folder:
         root = Path(folder)
         for name, data in files.items():
@@ -107,7 +113,10 @@ def compile_library(
         # Relative names in a fixed order: the same input gives the same bytes, wherever the folder is.
         command = [*compiler.command, *_FLAGS, *_architecture(compiler, target), "-I."]
         command += [f"-D{name}={value}" for name, value in sorted(defines.items())]
-        command += [*extra_flags(), "-o", "image.so", source, *_LINK[compiler.family]]
+        command += [*extra_flags(), "-o", "image.so", source]
+        if archives:
+            command += ["-x", "none", *archives, "-Wl,-Bsymbolic"]
+        command += _LINK[compiler.family]
         try:
             done = subprocess.run(
                 command,

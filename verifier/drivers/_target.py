@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 
 from verifier.errors import DeviceUnavailableError
@@ -14,6 +15,7 @@ __all__ = [
     "available_memory_bytes",
     "cpu_name",
     "host_target",
+    "missing_cpu_flags",
     "runs_on_host",
     "usable_threads",
     "x86_64_level",
@@ -65,6 +67,12 @@ def runs_on_host(target: str) -> bool:
     if target in _X86_64 and host in _X86_64:
         return _X86_64.index(target) <= _X86_64.index(host)
     return target == host
+
+
+def missing_cpu_flags(needed: Iterable[str]) -> list[str]:
+    """Those of the flags, as /proc/cpuinfo names them, that this CPU has not."""
+    have = frozenset(_field("flags").split())
+    return [flag for flag in needed if flag not in have]
 
 
 def cpu_name() -> str:

@@ -12,7 +12,7 @@ from verifier.drivers._cxx import compile_library, extra_flags, find_compiler
 from verifier.drivers._driver import Image
 from verifier.drivers._includes import check_includes
 from verifier.drivers._nvrtc import compile_cubin, nvrtc_version
-from verifier.drivers._target import CPU_TARGETS, host_target
+from verifier.drivers._target import CPU_TARGETS, host_target, missing_cpu_flags
 from verifier.drivers._usage import KernelUsage, kernel_usage
 from verifier.errors import BuildError
 
@@ -25,6 +25,7 @@ __all__ = [
     "find_image",
     "host_target",
     "kernel_usage",
+    "missing_cpu_flags",
 ]
 
 # Part of every cache key: raise it when the options of a compiler change.
@@ -62,7 +63,7 @@ def build_image(
 
     Args:
         files: every file that the source may include, by the name it is included with: the plugin's folder and
-            plugins/common together.
+            plugins/common together. For a CPU, archives (.a) among them are linked in.
         source: which of `files` is compiled.
         target: sm_90, x86-64-v3, aarch64, ...: DeviceInfo.target; compute_80 gives PTX.
         defines: preprocessor macros: numbers or names.

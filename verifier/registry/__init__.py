@@ -9,6 +9,7 @@ from verifier.registry._folders import common_folder, find_source, plugin_paths,
 from verifier.registry._instance import Instance, InstanceStatus, Lease, Resolved, State
 from verifier.registry._options import RegistryOptions
 from verifier.registry._parameters import parameter_number
+from verifier.registry._providers import Offer, build_files, offers
 from verifier.registry._registry import Registry
 from verifier.registry._source import PluginSource
 from verifier.registry._startup import load_all
@@ -23,6 +24,7 @@ __all__ = [
     "Instance",
     "InstanceStatus",
     "Lease",
+    "Offer",
     "PluginSource",
     "Registry",
     "RegistryOptions",
@@ -33,10 +35,12 @@ __all__ = [
     "Tuned",
     "TuningFile",
     "Watcher",
+    "build_files",
     "bundle_bytes",
     "common_folder",
     "find_source",
     "load_all",
+    "offers",
     "parameter_number",
     "plugin_paths",
     "read_bundle",

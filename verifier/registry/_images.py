@@ -21,6 +21,7 @@ from verifier.drivers import Image
 from verifier.drivers.build import find_image
 from verifier.errors import BuildError, VerifierError
 from verifier.manifest import DEFAULT, Choice, Manifest
+from verifier.registry._providers import build_files
 from verifier.registry._source import PluginSource
 
 __all__ = ["Build", "at_hand", "build_apart", "images_for", "is_ptx", "prebuilt"]
@@ -62,8 +63,8 @@ def images_for(
 ) -> dict[Build, Image]:
     """An image for each build: the bundle's own where it has one that runs there, else out of the cache, else built.
 
-    A bundle's images are the defaults. Raises ManifestError, BuildError or DeviceUnavailableError (no compiler; the
-    text says what to install).
+    A bundle's images are the defaults. Raises ManifestError, ProviderError, BuildError or DeviceUnavailableError (no
+    compiler; the text says what to install).
     """
     images: dict[Build, Image] = {}
     wanted = set(builds)
@@ -117,7 +118,8 @@ def is_ptx(image: Image) -> bool:
 def cached(source: PluginSource, build: Build, cache: Path | None) -> Image | None:
     """The image of an earlier build, without starting anything."""
     start, defines = build.inputs(source.manifest)
-    return find_image(source.reached(start), start, build.target, defines, cache=cache)
+    files = build_files(source, build.choice, build.target)
+    return find_image(files, start, build.target, defines, cache=cache)
 
 
 def build_apart(source: PluginSource, build: Build, *, cache: Path | None, timeout_s: float) -> Image:
@@ -125,7 +127,8 @@ def build_apart(source: PluginSource, build: Build, *, cache: Path | None, timeo
     or hangs takes nothing with it. The child and its compilers end with this process too. Raises what build_image
     raises, and BuildError after `timeout_s`."""
     start, defines = build.inputs(source.manifest)
-    request = pickle.dumps((source.reached(start), start, build.target, defines, cache))
+    files = build_files(source, build.choice, build.target)
+    request = pickle.dumps((files, start, build.target, defines, cache))
     read_end, write_end = os.pipe()  # the child sees its end when this process is gone, however it went
     try:
         child = subprocess.Popen(

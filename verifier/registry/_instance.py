@@ -90,6 +90,7 @@ class Instance:
     stuck_at: float | None = None  # monotonic: when draining counts as stuck
     choice: Choice | None = None  # what the load asked for; None: the daemon's settings decide
     builds: dict[str, Build] = field(default_factory=dict, repr=False)  # by device id: what is chosen there
+    provided: dict[str, str] = field(default_factory=dict, repr=False)  # by device id: a provider's variant, unasked
     images: dict[Build, Image] = field(default_factory=dict, repr=False)  # for workers that restart
     infos: dict[Build, PluginInfo] = field(default_factory=dict, repr=False)
     answers: tuple[Group, ...] = field(default=(), repr=False)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import structlog
+
 from verifier.drivers import ABI_VERSION, DeviceInfo
-from verifier.errors import ManifestError, PluginError
+from verifier.errors import BackendError, ManifestError, PluginError, ProviderError
 from verifier.manifest import Choice, Operation
 from verifier.registry._answers import parse_answers
 from verifier.registry._elf import image_info
@@ -15,12 +17,15 @@ from verifier.registry._images import Build, images_for, is_ptx
 from verifier.registry._instance import Instance
 from verifier.registry._options import RegistryOptions
 from verifier.registry._parameters import allowed_numbers
+from verifier.registry._providers import offers
 from verifier.registry._selftest import self_test
 from verifier.registry._source import PluginSource
 from verifier.registry._trust import Trust
 from verifier.registry._tuning import tuned_choice
 
 __all__ = ["Loader"]
+
+_log = structlog.get_logger(__name__)
 
 
 class Loader:
@@ -29,6 +34,7 @@ class Loader:
     def __init__(self, options: RegistryOptions) -> None:
         self.options = options
         self._trust = Trust(options)
+        self._refused: dict[tuple[str, str], str] = {}  # by a plugin's digest and its variant
 
     def verify(self, instance: Instance, source: PluginSource, siblings: Iterable[Instance]) -> None:
         """Trust, ABI, known answers, and the interface against the plugin's other live versions.
@@ -56,16 +62,23 @@ class Loader:
 
     def build(self, instance: Instance, source: PluginSource, workers: Sequence[WorkerLike]) -> None:
         """An image for every device. Raises PluginError (another ABI), ManifestError (no such variant or tunable),
-        BuildError, DeviceUnavailableError."""
-        options = self.options
-        instance.builds = {
-            worker.device.id: Build.of(
-                source.manifest, worker.device.target, self.chosen(instance.choice, source, worker.device)
-            )
-            for worker in workers
-        }
-        builds = set(instance.builds.values())
-        instance.images = images_for(source, builds, cache=options.cache, timeout_s=options.build_timeout_s)
+        ProviderError, BuildError, DeviceUnavailableError."""
+        options, manifest = self.options, source.manifest
+        for worker in workers:
+            device = worker.device
+            choice = self.chosen(instance.choice, source, device)
+            build = Build.of(manifest, device.target, choice)
+            instance.builds[device.id] = build
+            if manifest.provider(build.choice, build.target) and not self._stated(instance.choice, source)[0]:
+                instance.provided[device.id] = build.choice.variant
+        own = {build for device, build in instance.builds.items() if device not in instance.provided}
+        instance.images = images_for(source, own, cache=options.cache, timeout_s=options.build_timeout_s)
+        for device_id, variant in instance.provided.items():
+            build = instance.builds[device_id]
+            try:
+                instance.images |= images_for(source, [build], cache=options.cache, timeout_s=options.build_timeout_s)
+            except PluginError as error:
+                raise ProviderError(f"{source.label}: {variant}: {error}") from error
         instance.infos = {
             build: image_info(image.data, f"{source.label} for {image.target}")
             for build, image in instance.images.items()
@@ -74,17 +87,44 @@ class Loader:
 
     def chosen(self, asked: Choice | None, source: PluginSource, device: DeviceInfo) -> Choice:
         """What a plugin is built with for a device: what the load asked for, else what the settings say, and where
-        both are silent what tuning found there. Raises ManifestError."""
+        both are silent what tuning found there, else a provider's variant. Raises ManifestError."""
         options = self.options
-        if asked is not None:
-            variant, tunables = asked.variant, dict(asked.tunables)
-        else:
-            variant, stated_tunables = options.choices.get(source.name, ("", {}))
-            tunables = dict(stated_tunables)
+        variant, tunables = self._stated(asked, source)
         stated = source.manifest.choice(variant, {**options.sized(source.manifest), **tunables})
-        if variant or not options.tuned:
+        if variant:
             return stated
-        return tuned_choice(device, source, options.cache, dict(stated.tunables)) or stated
+        tuned = tuned_choice(device, source, options.cache, dict(stated.tunables)) if options.tuned else None
+        if tuned is not None and (source.digest, tuned.variant) not in self._refused:
+            return tuned
+        return self._with_provider(source, device, stated)
+
+    def _stated(self, asked: Choice | None, source: PluginSource) -> tuple[str, dict[str, int | str]]:
+        """The variant, empty where nobody named one, and the tunables."""
+        if asked is not None:
+            return asked.variant, dict(asked.tunables)
+        variant, tunables = self.options.choices.get(source.name, ("", {}))
+        return variant, dict(tunables)
+
+    def _with_provider(self, source: PluginSource, device: DeviceInfo, stated: Choice) -> Choice:
+        """The choice with the first provider's variant that can be used, and that did not fail here before."""
+        if not self.options.providers:
+            return stated
+        for offer in offers(source.manifest, device.target):
+            problem = self._refused.get((source.digest, offer.variant)) or offer.problem
+            said = {"plugin": source.label, "device": device.id, "variant": offer.variant}
+            if offer.library is not None and not problem:
+                _log.info("provider", **said, library=offer.library.label)
+                return source.manifest.choice(offer.variant, dict(stated.tunables))
+            _log.info("provider_not_used", **said, reason=problem)
+        return stated
+
+    def refuse(self, instance: Instance, problem: str) -> None:
+        """Has later loads of the same bytes do without the providers of an instance."""
+        for variant in instance.provided.values():
+            self._refused[instance.digest, variant] = problem
+        _log.warning(
+            "provider_refused", plugin=instance.label, variants=list(instance.provided.values()), reason=problem
+        )
 
     def check_budget(self, instance: Instance, workers: Sequence[WorkerLike], others: Sequence[Instance]) -> None:
         """Whether the plugin's state fits beside what is loaded. Raises PluginError naming device and sizes."""
@@ -100,8 +140,10 @@ class Loader:
                 )
 
     def place(self, instance: Instance, workers: Sequence[WorkerLike]) -> None:
-        """Loads the instance on all workers at once. Raises PluginError, BackendError."""
+        """Loads the instance on all workers at once. Raises PluginError, BackendError, and in the place of either
+        ProviderError where a provider's variant stands for the default."""
         _on_all(
+            instance,
             workers,
             lambda worker: worker.load(
                 instance.id, instance.manifest, instance.images[instance.builds[worker.device.id]]
@@ -109,9 +151,11 @@ class Loader:
         )
 
     def test(self, instance: Instance, workers: Sequence[WorkerLike], *, brief: bool = False) -> None:
-        """Known answers on all workers at once; `brief` as after a restart. Raises SelfTestError, BackendError."""
+        """Known answers on all workers at once; `brief` as after a restart. Raises SelfTestError, BackendError, or
+        ProviderError as `place` does."""
         options = self.options
         _on_all(
+            instance,
             workers,
             lambda worker: self_test(
                 worker,
@@ -135,9 +179,19 @@ def _interface(operation: Operation) -> tuple[object, ...]:
     return operation.inputs, operation.outputs, operation.constant, tuple(operation.parameters)
 
 
-def _on_all(workers: Sequence[WorkerLike], work: Callable[[WorkerLike], None]) -> None:
+def _on_all(instance: Instance, workers: Sequence[WorkerLike], work: Callable[[WorkerLike], None]) -> None:
     """Runs `work` for every worker at once, waits for all, and raises the first error."""
+
+    def guarded(worker: WorkerLike) -> None:
+        variant = instance.provided.get(worker.device.id)
+        try:
+            work(worker)
+        except (PluginError, BackendError) as error:
+            if variant is None:
+                raise
+            raise ProviderError(f"{variant}: {error}") from error
+
     with ThreadPoolExecutor(max(1, len(workers))) as pool:
-        futures = [pool.submit(work, worker) for worker in workers]
+        futures = [pool.submit(guarded, worker) for worker in workers]
     for future in futures:
         future.result()

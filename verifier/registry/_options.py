@@ -37,6 +37,7 @@ class RegistryOptions:
     # By plugin: its variant ("" or "default": none) and its tunables, where a load does not ask for others.
     choices: Mapping[str, tuple[str, Mapping[str, int | str]]] = field(default_factory=dict)
     tuned: bool = True  # where neither decides: what `verifier plugin tune` found on the device, if it is built
+    providers: bool = True  # where nobody chose a variant: libraries that a plugin names and that are installed
     # Tunables that decide how much memory a plugin takes, where nothing else names them.
     sized: Callable[[Manifest], Mapping[str, int | str]] = lambda _: {}
     gpu_chunk_items: int = 1 << 17  # items of the self-test's full chunk

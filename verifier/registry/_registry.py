@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from verifier.errors import BackendError, ConflictError, NotFoundError, PluginError
+import structlog
+
+from verifier.errors import (
+    BackendError,
+    ConflictError,
+    NotFoundError,
+    PluginError,
+    ProviderError,
+    VerifierError,
+)
 from verifier.manifest import Choice
 from verifier.model import BatchKey
 from verifier.registry._audit import AuditLog, AuditRecord
@@ -24,6 +33,10 @@ from verifier.registry._supervision import Supervision
 from verifier.registry._tickets import Ticket, Tickets
 
 __all__ = ["Registry"]
+
+_log = structlog.get_logger(__name__)
+
+RESTART_S = 10.0  # how long a load waits for devices that a provider's build has brought down
 
 
 class Registry:
@@ -44,7 +57,9 @@ class Registry:
         self._tickets = Tickets()
         self._jobs = ThreadPoolExecutor(4, "registry")
         self._retirement = Retirement(self._book, fleet, self._jobs, self.options)
-        self._supervision = Supervision(self._book, fleet, self._jobs, self._loader, self._retirement, self._audit)
+        self._supervision = Supervision(
+            self._book, fleet, self._jobs, self._loader, self._retirement, self._audit, self._replace
+        )
 
     # What serves
 
@@ -207,15 +222,38 @@ class Registry:
         present = self._book.table.pinned.get((source.name, source.version))
         if present is not None and not force:
             return self._again(present, source, choice, ticket, activate)
-        instance = self._book.add(source, choice)
-        record.label = instance.label
+        while True:
+            instance = self._book.add(source, choice)
+            record.label = instance.label
+            try:
+                self._prepare(instance, source, ticket)
+                self._publish(instance, ticket, activate)
+                return self._book.status(instance)
+            except BaseException as error:
+                self._retirement.abandon(instance, str(error) or repr(error))
+                # A provider is an extra: where one that nobody asked for fails, the plugin's own source serves.
+                if not isinstance(error, ProviderError) or not instance.provided:
+                    raise
+                self._loader.refuse(instance, str(error))
+            self._await_devices()
+
+    def _replace(self, instance: Instance) -> None:
+        """Loads what an instance was loaded from, in its place."""
+        self._await_devices()
         try:
-            self._prepare(instance, source, ticket)
-            self._publish(instance, ticket, activate)
-        except BaseException as error:
-            self._retirement.abandon(instance, str(error) or repr(error))
-            raise
-        return self._book.status(instance)
+            with self._audit.operation("daemon", "reload", instance.label) as record:
+                source = find_source(Path(instance.origin), self.options.folders)
+                active = self._book.table.active.get(instance.plugin)
+                record.label, record.digest = source.label, source.digest
+                self._load(source, instance.choice, active in (None, instance), True, record)
+        except VerifierError as error:
+            _log.error("not_replaced", plugin=instance.label, error=str(error))
+
+    def _await_devices(self) -> None:
+        """Devices that a provider's build has brought down come back, within limits."""
+        until = time.monotonic() + RESTART_S
+        while any(w.state.value in ("down", "starting") for w in self._fleet.workers) and time.monotonic() < until:
+            time.sleep(0.02)
 
     def _again(
         self, present: Instance, source: PluginSource, choice: Choice | None, ticket: Ticket, activate: bool

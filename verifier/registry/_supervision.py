@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from verifier.errors import BackendError, PluginError
@@ -31,13 +31,16 @@ class Supervision:
         loader: Loader,
         retirement: Retirement,
         audit: AuditLog,
+        replace: Callable[[Instance], None],
     ) -> None:
+        """`replace` loads an instance's plugin anew, and leaves what fails to the log."""
         self._book = book
         self._fleet = fleet
         self._jobs = jobs
         self._loader = loader
         self._retirement = retirement
         self._audit = audit
+        self._replace = replace
         self._faults = FaultCounter(loader.options.quarantine_faults, loader.options.quarantine_window_s)
         fleet.on_state(self._changed)
         fleet.on_fault(self._faulted)
@@ -118,7 +121,8 @@ class Supervision:
                 self._book.tell(instance)
 
     def _quarantine(self, instance: Instance, worker: WorkerLike, problem: str) -> None:
-        """Takes the instance off the device it faults on; where that was its last, its predecessor comes back."""
+        """Takes the instance off the device it faults on; where that was its last, its predecessor comes back.
+        Where a provider was at work there the plugin is loaded anew without it."""
         device = worker.device.id
         reason = f"quarantined on {device}: {problem}"
         returned = None
@@ -136,6 +140,10 @@ class Supervision:
         self._record("quarantine", instance, reason)
         if returned is not None:
             self._record("rollback", returned, reason)
+        if device in instance.provided:
+            self._loader.refuse(instance, reason)
+            with contextlib.suppress(RuntimeError):  # the registry is closed
+                self._jobs.submit(self._replace, instance)
 
     def _give_up(self, instance: Instance, reason: str) -> Instance | None:
         """Under the book's lock. The instance that is active instead, if any."""

@@ -1,7 +1,7 @@
 """What `verifier plugin tune` found: the fastest choice of a plugin on a device, kept in one file beside the images.
 
-An entry holds for the device's name and target, its driver, the compiler and the plugin's digest. Where any of them
-changes it counts no more.
+An entry holds for the device's name and target, its driver, the compiler, the libraries that the plugin names and that
+are at hand, and the plugin's digest. Where any of them changes it counts no more.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from verifier.drivers.build import compiler_id, default_cache_folder
 from verifier.errors import VerifierError
 from verifier.manifest import Choice
 from verifier.registry._images import Build, at_hand
+from verifier.registry._providers import offers
 from verifier.registry._source import PluginSource
 
 __all__ = ["FILE_NAME", "Tuned", "TuningFile", "tuned_choice"]
@@ -60,6 +61,8 @@ def key_of(device: DeviceInfo, source: PluginSource) -> tuple[str, ...]:
         compiler = compiler_id(device.target)
     except VerifierError:
         compiler = ""
+    found = [offer.library.label for offer in offers(source.manifest, device.target) if offer.library is not None]
+    compiler = ", ".join(filter(None, (compiler, *found)))
     return device.name, device.target, device.driver_version, compiler, source.digest
 
 

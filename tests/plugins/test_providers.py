@@ -1,0 +1,111 @@
+"""A provider's build and the plugin's own source agree bit for bit, in batches of every size and mixture.
+
+The known answers, edges, encodings and Wycheproof run with the provider too: the place `provider` of the other tests.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _answers import PLUGINS, provided
+from _sm2_cases import N, chosen
+
+from verifier.bench.rig import Rig, columns_of
+from verifier.bench.signatures import SignatureSet, make_signatures
+from verifier.model import Code, Column
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
+from _items import encoded, raw, sm2_messages
+
+PLUGIN_OF = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
+Pair = tuple[Rig, Rig]
+
+
+@pytest.fixture(scope="module")
+def rigs() -> Iterator[dict[str, Pair]]:
+    """By plugin: its own source, and with the provider, on two threads each."""
+    pairs: dict[str, Pair] = {}
+    for name in ("sm2", "ecdsa"):
+        choice = provided(name)
+        plain, with_library = (
+            Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=c, threads=2) for c in (None, choice)
+        )
+        pairs[name] = (plain, with_library)
+    yield pairs
+    for pair in pairs.values():
+        for rig in pair:
+            rig.close()
+
+
+def answers(rig: Rig, algorithm: str, columns: dict[str, Column], items: int, parameters=None, constant=b""):
+    slot = rig.fill("verify", algorithm, columns, items, parameters, constant)
+    rig.run(slot)
+    return slot.codes.copy(), slot.valid.copy(), slot.decided.copy()
+
+
+def agree(pair: Pair, algorithm: str, columns: dict[str, Column], items: int, parameters=None, constant=b""):
+    """The codes, where both give the same codes and bitmaps."""
+    plain, with_library = (answers(rig, algorithm, columns, items, parameters, constant) for rig in pair)
+    for ours, theirs in zip(plain, with_library, strict=True):
+        assert np.array_equal(ours, theirs)
+    return with_library[0]
+
+
+@pytest.mark.parametrize("items", [4000, pytest.param(200_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("algorithm", PLUGIN_OF)
+@pytest.mark.parametrize("make", [raw, encoded])
+def test_random_and_spoilt_items(rigs, algorithm, make, items):
+    made = make(algorithm, items, 41)
+    codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, made.columns, items, made.parameters, made.constant)
+    assert np.array_equal(codes, made.codes)
+
+
+def test_messages(rigs):
+    made = sm2_messages(2000, 42)
+    codes = agree(rigs["sm2"], "SM2", made.columns, 2000, made.parameters, made.constant)
+    assert np.array_equal(codes, made.codes)
+
+
+@pytest.mark.parametrize("algorithm", ["SM2", "ECDSA_P256"])
+@pytest.mark.parametrize("items", [1, 2, 3, 4, 5, 7, 8, 9, 12, 31, 32, 33, 100])
+def test_lanes_that_are_not_full(rigs, algorithm, items):
+    """The last few of a range are padded, or done one by one; each item in turn is the one that is wrong."""
+    base = make_signatures(algorithm, items, seed=items, keys=16)
+    for wrong in range(min(items, 9)):
+        digests = base.digests.copy()
+        digests[wrong, 31] ^= 1
+        made = SignatureSet(algorithm, digests, base.signatures, base.keys, base.recovery, base.codes, base.faults)
+        codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, columns_of(made), items)
+        assert [Code(code) for code in codes] == [
+            Code.INVALID if item == wrong else Code.VALID for item in range(items)
+        ]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7, 0.97])
+@pytest.mark.parametrize("algorithm", ["SM2", "ECDSA_P256"])
+def test_few_undecided_among_many_malformed(rigs, algorithm, share):
+    made = make_signatures(algorithm, 3000, seed=5, fault_share=share)
+    codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, columns_of(made), made.items)
+    assert np.array_equal(codes, made.codes)
+
+
+def test_points_at_infinity_are_decided_by_the_finishing_stage(rigs):
+    """s G = -t Q in every lane: the library leaves them open."""
+    good = chosen("plain", 0xD1CE, 77, 78)
+    nowhere = chosen("infinity", 0xD1CE, -9 * 0xD1CE % N, 9)
+    for places in ([], [0], [3], [7], range(8), range(0, 64, 5)):
+        items = [nowhere if place in places else good for place in range(64)]
+        columns = {
+            name: Column.fixed(name, np.frombuffer(b"".join(values), np.uint8), len(values[0]), 64)
+            for name, values in {
+                "input": [item.digest for item in items],
+                "signature": [item.signature for item in items],
+                "key": [item.key_bytes for item in items],
+            }.items()
+        }
+        codes = agree(rigs["sm2"], "SM2", columns, 64)
+        assert np.flatnonzero(codes == Code.INVALID).tolist() == list(places)
