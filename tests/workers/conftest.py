@@ -14,7 +14,7 @@ from verifier.workers import Worker, WorkerOptions
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = ROOT / "tests" / "fixtures" / "plugins"
-PARITY, FAULTY = PLUGINS / "parity", PLUGINS / "faulty"
+PARITY, FAULTY, MASK = PLUGINS / "parity", PLUGINS / "faulty", PLUGINS / "mask"
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +39,13 @@ def build(manifest, tmp_path_factory) -> Callable[[str], Image]:
     """Builds the toy for a target."""
     cache = ImageCache(tmp_path_factory.mktemp("images"))
     return lambda target: build_plugin(PARITY, target, cache)
+
+
+@pytest.fixture(scope="session")
+def mask(tmp_path_factory) -> Callable[[str], tuple[Manifest, Image]]:
+    """Builds the plugin that moves as much out as in for a target."""
+    cache = ImageCache(tmp_path_factory.mktemp("mask"))
+    return lambda target: (load_manifest(MASK), build_plugin(MASK, target, cache))
 
 
 @pytest.fixture(scope="session")

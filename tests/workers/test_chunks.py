@@ -1,4 +1,4 @@
-"""How batches are cut, and what a chunk's columns point to."""
+"""What a chunk's columns point to, and what is copied for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from _toy import random_values, values_of, variable_batch
 
 from verifier.drivers import BatchStruct
 from verifier.model import Batch, BatchKey, Column
-from verifier.workers._chunks import chunk_items, copied_chunk, in_place_chunk
+from verifier.workers._chunks import copied_chunk, in_place_chunk
 from verifier.workers._instance import LoadedOperation
 from verifier.workers._layout import lay_out, write_parts
 
@@ -30,16 +30,19 @@ def values_on_device(batch: BatchStruct, index: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("begin", "items"), [(0, 32), (32, 32), (64, 36), (96, 4), (0, 100)])
-@pytest.mark.parametrize("copied", [True, False])
-def test_a_chunk_reads_its_own_items(begin, items, copied):
+@pytest.mark.parametrize("kind", ["copied", "columns only", "in place"])
+def test_a_chunk_reads_its_own_items(begin, items, kind):
     variable = variable_batch(random_values(ITEMS, 2)).inputs[0]
     whole = Batch(BatchKey("toy", "verify"), ITEMS, (FIXED, variable, Column.absent()))
     layout = lay_out([whole], 3, (4,))
     slot = np.zeros(layout.nbytes, np.uint8)
     write_parts(slot, layout, [whole], b"abc")
-    batch = BatchStruct()
-    if copied:
-        chunk = copied_chunk(slot, layout, begin, items)
+    # What lies elsewhere for all chunks: the chunk that is the whole batch has it all the same.
+    elsewhere = np.zeros(64 + ITEMS, np.uint8)
+    elsewhere[:3] = np.frombuffer(b"abc", np.uint8)
+    batch = BatchStruct(constant=elsewhere.ctypes.data, codes=elsewhere.ctypes.data + 64 + begin)
+    if kind != "in place":
+        chunk = copied_chunk(slot, layout, begin, items, columns_only=kind == "columns only")
         memory = np.full(chunk.nbytes, 0xCD, np.uint8)
         for copy in chunk.copies_in:
             memory[copy.device : copy.device + copy.nbytes] = slot[copy.slot : copy.slot + copy.nbytes]
@@ -57,49 +60,15 @@ def test_a_chunk_reads_its_own_items(begin, items, copied):
     assert values_on_device(batch, 2) == [b""] * items
     assert ctypes.string_at(batch.constant, batch.constant_bytes) == b"abc"
     # Results written on the device come to their items' places in the slot.
-    memory[batch.codes - base :][:items] = 0x11
+    ctypes.memset(batch.codes, 0x11, items)
     memory[batch.outputs[0] - base :][: 4 * items] = 0x22
     for copy in chunk.copies_out:
         slot[copy.slot : copy.slot + copy.nbytes] = memory[copy.device : copy.device + copy.nbytes]
-    assert (slot[layout.codes + begin :][:items] == 0x11).all()
+    apart = kind == "columns only" and items < ITEMS
+    assert (elsewhere[64 + begin :][:items] == 0x11).all() == apart
+    assert (slot[layout.codes + begin :][:items] == 0x11).all() == (not apart)
     assert (slot[layout.outputs[0] + 4 * begin :][: 4 * items] == 0x22).all()
     assert batch.output_strides[0] == 4
-
-
-@pytest.mark.parametrize(
-    ("round_items", "rounds", "least", "most", "wanted"),
-    [
-        (2, 1, 0, 1 << 20, 32),
-        (2, 3, 0, 1 << 20, 96),
-        (64, 2, 0, 1 << 20, 128),
-        (33, 1, 0, 1 << 20, 64),
-        (64, 1, 5 * 1000, 1 << 20, 1024),
-        (64, 1, 5 * 128, 1 << 20, 128),
-        (64, 4, 0, 5 * 200, 192),  # whole rounds within the bytes
-        (64, 4, 0, 5 * 63, 32),  # not one round
-        (64, 4, 0, 1, 32),  # but never less than a bitmap word
-    ],
-)
-def test_chunks_are_whole_rounds_neither_too_small_nor_too_large(round_items, rounds, least, most, wanted):
-    items = 64_000
-    batch = Batch(BatchKey("toy", "verify"), items, (Column.fixed("x", bytes(5 * items), 5, items),))
-    assert chunk_items(lay_out([batch], 0, ()), round_items, rounds, least, most, 1 << 20) == wanted
-
-
-@pytest.mark.parametrize(
-    ("width", "output", "both_ways", "wanted"),
-    [
-        (512, 512, 1 << 20, 2048),  # a cipher's stripes: so many bytes, whatever a round is
-        (512, 512, 0, 4096),  # turned off: whole rounds
-        (512, 512, 100, 32),  # never less than a word of items
-        (512, 512, 64 << 20, 16384),  # never more than the most
-        (512, 32, 1 << 20, 4096),  # little comes back
-        (64, 64, 1 << 20, 4096),  # short items: the kernels are the limit
-    ],
-)
-def test_chunks_of_which_as_much_comes_back_are_small(width, output, both_ways, wanted):
-    batch = Batch(BatchKey("toy", "echo", ()), 1 << 16, (Column.fixed("data", bytes(width << 16), width, 1 << 16),))
-    assert chunk_items(lay_out([batch], 0, (output,)), 2048, 2, 0, 8 << 20, both_ways) == wanted
 
 
 def test_rounds_are_of_the_stage_that_the_manifest_names():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from contextlib import suppress
-
 import numpy as np
 import pytest
+from _bench import Bench
 from _toy import (
     DIGEST,
     VERIFY,
@@ -21,56 +19,14 @@ from _toy import (
 from verifier.drivers import open_driver
 from verifier.drivers.fake import Fault, open_fake
 from verifier.errors import BackendError, PluginError
-from verifier.model import Batch, BatchResult, Code
+from verifier.model import Batch, Code
 from verifier.workers import WorkerOptions
 from verifier.workers._instance import Instance
-from verifier.workers._layout import lay_out, write_parts
+from verifier.workers._layout import lay_out
 from verifier.workers._messages import Job, OperationPlan, Plan
-from verifier.workers._pipeline import Pipeline, Submitted
-from verifier.workers._results import read_results
+from verifier.workers._pipeline import Submitted, _work
+from verifier.workers._plan import usual_items
 from verifier.workers._stages import MEASURE_EVERY
-
-STALE = 0xFF  # what an earlier batch left in the slot: every bit valid and decided
-
-
-class Bench:
-    """A pipeline with two slots and the toy loaded, in place of a child."""
-
-    def __init__(self, driver, manifest, image, slot_bytes=1 << 20, **options) -> None:
-        self.options = WorkerOptions(slots=2, slot_bytes=slot_bytes, **options)
-        self.driver = driver
-        self.plan = Plan(
-            manifest.state,
-            tuple(OperationPlan.of(operation) for operation in manifest.operations),
-        )
-        self.slots = np.full((2, slot_bytes), STALE, np.uint8)
-        self.registered = driver.register(self.slots.reshape(-1))
-        self.pipeline = Pipeline(driver, list(self.slots), self.options)
-        self.instance = Instance(driver, self.plan, image)
-        self._tickets = itertools.count()
-
-    def submit(self, operation: int, parts: list[Batch], slot: int = 0) -> Submitted:
-        key = parts[0].key
-        layout = lay_out(parts, len(key.constant), self.plan.operations[operation].outputs)
-        write_parts(self.slots[slot], layout, parts, key.constant)
-        job = Job(next(self._tickets), slot, 1, operation, key.parameters, None, layout)
-        return self.pipeline.submit(self.instance, job)
-
-    def finish(self, submitted: Submitted, parts: list[Batch]) -> list[BatchResult]:
-        device_ns = self.pipeline.finish(submitted)
-        assert device_ns >= 0
-        job = submitted.job
-        return read_results(self.slots[job.slot], job.layout, [part.items for part in parts], "", device_ns)
-
-    def run(self, operation: int, *parts: Batch) -> list[BatchResult]:
-        return self.finish(self.submit(operation, list(parts)), list(parts))
-
-    def close(self) -> None:
-        with suppress(BackendError):  # what a test made fail
-            self.driver.synchronize()
-        self.instance.close()
-        self.pipeline.close()
-        self.registered.close()
 
 
 @pytest.fixture
@@ -100,7 +56,9 @@ def chunk_of(bench: Bench, operation: int) -> int:
     """Items of a chunk: it depends on the device."""
     batch = fixed_batch(np.zeros((100, 1), np.uint8))
     job = Job(0, 0, 1, operation, (), None, lay_out([batch], 0, ()))
-    return bench.pipeline._chunk_items(bench.instance.operations[operation], job)
+    if bench.driver.info.unified:
+        return bench.options.unified_chunk_items
+    return usual_items(_work(bench.instance.operations[operation], job), bench.pipeline._bounds)
 
 
 def sizes_around(bench: Bench, operation: int) -> list[int]:
@@ -286,6 +244,34 @@ def test_chunks_take_turns_over_the_streams(open_bench):
     bench = open_bench(open_fake("fake:0"), streams=3, chunk_rounds=1, chunk_least_bytes=0)
     ends = [len(bench.submit(VERIFY, [fixed_batch(np.zeros((n, 1), np.uint8))]).ends) for n in (32, 64, 96, 320)]
     assert ends == [1, 2, 3, 3]
+
+
+def test_a_batch_on_an_idle_device_begins_with_what_is_no_whole_round(open_bench):
+    """32 lanes a thread of the fake, of which it has two at most; behind another batch it is cut as ever."""
+    bench = open_bench(open_fake("fake:0"), chunk_rounds=2, chunk_least_bytes=0)
+    chunk = chunk_of(bench, VERIFY)
+    batch = fixed_batch(np.zeros((chunk + 20, 1), np.uint8))
+
+    def begin(slot: int) -> tuple[Submitted, list[int]]:
+        sizes: list[int] = []
+        plan = bench.pipeline._chunk
+
+        def chunk(*arguments) -> None:
+            sizes.append(arguments[6])
+            plan(*arguments)
+
+        bench.pipeline._chunk = chunk
+        try:
+            return bench.submit(VERIFY, [batch], slot), sizes
+        finally:
+            bench.pipeline._chunk = plan
+
+    first, idle = begin(0)
+    second, busy = begin(1)
+    for submitted in (first, second):
+        check_verify(batch, bench.finish(submitted, [batch])[0])
+    assert idle == [32, chunk - 12]
+    assert busy == [chunk, 20]
 
 
 def test_how_the_time_divides_is_measured_on_some_batches(device_id, small_chunks):

@@ -1,4 +1,4 @@
-"""How a batch is cut, and where a chunk's columns lie on the device."""
+"""Where a chunk's columns lie on the device, and what is copied to and fro for it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from verifier.regions import aligned
 from verifier.workers._borrowed import Borrowed
 from verifier.workers._layout import Layout
 
-__all__ = ["Chunk", "Copy", "chunk_items", "copied_chunk", "in_place_chunk"]
-
-_LONG_ITEM_BYTES = 256
+__all__ = ["Chunk", "Copy", "copied_chunk", "in_place_chunk"]
 
 
 class Copy(NamedTuple):
@@ -33,49 +31,32 @@ class Chunk(NamedTuple):
     begin: int
     items: int
     nbytes: int
+    inputs_bytes: int  # columns, and the constant where it lies here: in front of everything else
     copies_in: list[Copy]
     copies_out: list[Copy]
     columns: list[tuple[int, int, int]]  # data (biased), offsets (-1: fixed width), stride
-    constant: int
+    constant: int  # -1: not here, but once for all chunks; and so are the codes
     codes: int
     outputs: list[int]
 
     def fill(self, batch: BatchStruct, base: int, layout: Layout) -> None:
-        """Writes the chunk's addresses into `batch`, its memory being at `base`."""
+        """Writes the chunk's addresses into `batch`, its memory being at `base`.
+
+        Addresses of a constant and of codes that lie elsewhere are left as they are.
+        """
         batch.items = self.items
         batch.capacity = (self.items + 31) // 32 * 32
         for place, (data, offsets, stride) in zip(batch.inputs, self.columns, strict=False):
             place.data = base + data
             place.offsets = base + offsets if offsets >= 0 else 0
             place.stride = stride
-        batch.constant = base + self.constant
+        if self.constant >= 0:
+            batch.constant = base + self.constant
+            batch.codes = base + self.codes
         batch.constant_bytes = layout.constant_bytes
-        batch.codes = base + self.codes
         for i, (output, width) in enumerate(zip(self.outputs, layout.output_bytes, strict=True)):
             batch.outputs[i] = base + output
             batch.output_strides[i] = width
-
-
-def chunk_items(
-    layout: Layout, round_items: int, rounds: int, least_bytes: int, most_bytes: int, both_ways_bytes: int
-) -> int:
-    """Items of a chunk: whole rounds, at least `rounds` of them and at least `least_bytes` of input.
-
-    Long items fill the link before they fill the device, so `most_bytes` of input has the last word: chunks that are
-    copied while others run then matter more than full launches, and the streams fill the device together. Where as
-    much comes back (ciphers) the link both ways is the limit whatever the launches are. The first chunk's way in and
-    the last one's way out overlap nothing, so chunks are small then, `both_ways_bytes`, as far as giving their orders
-    keeps up.
-    """
-    per_round = (round_items + 31) // 32 * 32
-    item_bytes = max(1, layout.codes // layout.items)
-    if 2 * sum(layout.output_bytes) >= item_bytes >= _LONG_ITEM_BYTES and both_ways_bytes:
-        return max(32, min(both_ways_bytes, most_bytes) // item_bytes // 32 * 32)
-    items = per_round * max(rounds, -(-least_bytes // (item_bytes * per_round)))
-    most = most_bytes // item_bytes
-    if items <= most:
-        return items
-    return most // per_round * per_round or max(32, most // 32 * 32)
 
 
 def in_place_chunk(layout: Layout, begin: int, items: int) -> Chunk:
@@ -87,14 +68,26 @@ def in_place_chunk(layout: Layout, begin: int, items: int) -> Chunk:
         for place in layout.inputs
     ]
     outputs = [at + begin * width for at, width in zip(layout.outputs, layout.output_bytes, strict=True)]
-    return Chunk(begin, items, 0, [], [], columns, layout.constant, layout.codes + begin, outputs)
+    return Chunk(begin, items, 0, 0, [], [], columns, layout.constant, layout.codes + begin, outputs)
 
 
-def copied_chunk(slot: Bytes, layout: Layout, begin: int, items: int, borrowed: Sequence[Borrowed] = ()) -> Chunk:
-    """A chunk with memory of its own. One that is the whole slot is laid out as it is there: one copy each way."""
+def copied_chunk(
+    slot: Bytes,
+    layout: Layout,
+    begin: int,
+    items: int,
+    borrowed: Sequence[Borrowed] = (),
+    *,
+    columns_only: bool = False,
+) -> Chunk:
+    """A chunk with memory of its own. One that is the whole slot is laid out as it is there: one copy each way.
+
+    `columns_only`: constant and codes are not in it but somewhere else, once for all chunks.
+    """
     if items == layout.items and not borrowed:
         return in_place_chunk(layout, 0, items)._replace(
             nbytes=layout.valid,
+            inputs_bytes=layout.codes,
             copies_in=[Copy(0, layout.codes, 0)],
             copies_out=[Copy(layout.codes, layout.valid - layout.codes, layout.codes)],
         )
@@ -119,9 +112,15 @@ def copied_chunk(slot: Bytes, layout: Layout, begin: int, items: int, borrowed: 
             data = take(place.data + begin * place.stride, items * place.stride)
             copies_in.append(data)
             columns.append((data.device, -1, place.stride))
-    constant = take(layout.constant, layout.constant_bytes)
-    copies_in.append(constant)
-    codes = take(layout.codes + begin, items)
+    constant = codes = -1
+    copies_out = []
+    if not columns_only:
+        copies_in.append(take(layout.constant, layout.constant_bytes))
+        constant = copies_in[-1].device
+    inputs_bytes = end
+    if not columns_only:
+        copies_out.append(take(layout.codes + begin, items))
+        codes = copies_out[-1].device
     outputs = [
         take(at + begin * width, items * width) for at, width in zip(layout.outputs, layout.output_bytes, strict=True)
     ]
@@ -129,11 +128,12 @@ def copied_chunk(slot: Bytes, layout: Layout, begin: int, items: int, borrowed: 
         begin,
         items,
         end,
+        inputs_bytes,
         [piece for copy in copies_in if copy.nbytes for piece in _pieces(copy, borrowed)],
-        [codes, *outputs],
+        [*copies_out, *outputs],
         columns,
-        constant.device,
-        codes.device,
+        constant,
+        codes,
         [output.device for output in outputs],
     )
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from verifier.drivers._abi import BatchStruct
-from verifier.drivers._driver import Driver, Event
+from verifier.drivers._driver import Driver, Event, Stream
 from verifier.errors import BackendError
 from verifier.model import Bytes, StageTimes
-from verifier.workers._chunks import chunk_items, copied_chunk, in_place_chunk
+from verifier.workers._bitmaps import Bitmaps
+from verifier.workers._chunks import copied_chunk, in_place_chunk
 from verifier.workers._instance import Instance, LoadedOperation
 from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import Job
 from verifier.workers._options import WorkerOptions
+from verifier.workers._plan import Bounds, Work, chunk_sizes, is_both_ways
 from verifier.workers._stages import MEASURE_EVERY, ChunkMarks, stage_times
 from verifier.workers._stream import GrowingBuffer, PipelineStream
+from verifier.workers._whole import Whole
 
 __all__ = ["Pipeline", "Submitted"]
 
@@ -68,11 +69,22 @@ class Pipeline:
         self._regions = regions or MappedRegions(driver)
         self._slots = slots
         self._options = options
+        self._bounds = Bounds(
+            options.chunk_rounds,
+            options.chunk_least_bytes,
+            options.chunk_most_bytes,
+            options.chunk_both_ways_bytes,
+            options.chunk_ramp,
+        )
         self._unified = driver.info.unified
         self._streams = [PipelineStream(driver) for _ in range(1 if self._unified else options.streams)]
+        # Behind all streams of a batch: it waits, so that none of them does and the next batch's chunks need not.
+        self._last = driver.stream(inline=self._unified)
         self._turn = 0
-        self._batches = 0
-        self._bitmaps = [GrowingBuffer(driver, options.bitmap_memory) for _ in slots]
+        # Each counted by one thread: batches on the device are the difference.
+        self._submitted = self._finished = 0
+        self._bitmaps = Bitmaps(driver, slots, options.bitmap_memory)
+        self._whole = [GrowingBuffer(driver) for _ in slots]
 
     def submit(self, instance: Instance, job: Job) -> Submitted:
         """Puts a batch on the streams. Raises BackendError, and then the device does nothing of it any more."""
@@ -84,13 +96,18 @@ class Pipeline:
         used: dict[int, PipelineStream] = {}
         ends: list[Event] = []
         marks: list[ChunkMarks] = []
-        measured = not self._unified and self._batches % MEASURE_EVERY == 0
-        self._batches += 1
+        whole: Whole | None = None
+        measured = not self._unified and self._submitted % MEASURE_EVERY == 0
         try:
             batch = BatchStruct(state=instance.state, parameters=job.parameters)
-            valid, decided = self._bitmap_addresses(job)
-            size = self._chunk_items(operation, job)
-            for begin in range(0, job.layout.items, size):
+            valid, decided = self._bitmaps.open(job)
+            sizes = self._sizes(operation, job)
+            largest = max(sizes)
+            if len(sizes) > 1 and self._is_both_ways(operation, job):
+                whole = Whole(self._whole[job.slot], self._slots[job.slot], job)
+                batch.constant = whole.constant
+            begin = 0
+            for items in sizes:
                 target = self._streams[self._turn]
                 self._turn = (self._turn + 1) % len(self._streams)
                 used[id(target)] = target
@@ -100,15 +117,23 @@ class Pipeline:
                 batch.decided = decided + begin // 8
                 if measured:
                     marks.append(ChunkMarks(target.stream))
-                items = min(size, job.layout.items - begin)
-                self._chunk(target, instance, operation, job, batch, begin, items, marks[-1].mark if marks else _pass)
-            ends += [target.stream.record() for target in used.values()]
+                mark = marks[-1].mark if marks else _pass
+                self._chunk(target, instance, operation, job, batch, begin, items, largest, whole, mark)
+                begin += items
+            if whole is None:
+                ends += [target.stream.record() for target in used.values()]
+            else:
+                last = self._behind(list(used.values()))
+                whole.leave(last)
+                ends.append(last.record())
+                whole.close()
             assert start is not None
+            self._submitted += 1
             return Submitted(job, start, ends, marks)
         except BaseException:
             if start is not None:
                 ends.append(start)
-            self._abandon(used.values(), [*ends, *_events(marks)])
+            self._abandon(used.values(), [*ends, *_events(marks)], whole)
             raise
 
     def finish(self, submitted: Submitted) -> int:
@@ -127,29 +152,43 @@ class Pipeline:
                 submitted.stages = StageTimes(0, device_ns, 0)
         except BackendError as error:
             raise BackendError(str(error), sticky=True) from error
+        finally:
+            self._finished += 1
         for event in (submitted.start, *submitted.ends, *_events(submitted.marks)):
             event.close()
-        self._read_bitmaps(submitted.job)
+        self._bitmaps.read(submitted.job)
         return device_ns
 
     def close(self) -> None:
         """Frees streams and memory. No batch may be in flight."""
-        for stream in self._streams:
-            stream.close()
-        for bitmap in self._bitmaps:
-            bitmap.close()
+        for target in self._streams:
+            target.close()
+        self._last.close()
+        self._bitmaps.close()
+        for memory in self._whole:
+            memory.close()
 
-    def _chunk_items(self, operation: LoadedOperation, job: Job) -> int:
+    def _sizes(self, operation: LoadedOperation, job: Job) -> list[int]:
+        items = job.layout.items
         if self._unified:
-            return self._options.unified_chunk_items // 32 * 32
-        return chunk_items(
-            job.layout,
-            operation.round_items,
-            self._options.chunk_rounds,
-            self._options.chunk_least_bytes,
-            self._options.chunk_most_bytes,
-            self._options.chunk_both_ways_bytes,
-        )
+            size = self._options.unified_chunk_items // 32 * 32
+            return [min(size, items - begin) for begin in range(0, items, size)]
+        return chunk_sizes(_work(operation, job), self._bounds, idle=self._submitted == self._finished)
+
+    def _is_both_ways(self, operation: LoadedOperation, job: Job) -> bool:
+        return not self._unified and is_both_ways(_work(operation, job), self._bounds)
+
+    def _behind(self, used: Sequence[PipelineStream]) -> Stream:
+        """A stream whose later work follows all that these were given."""
+        if len(used) == 1:
+            return used[0].stream
+        for target in used:
+            event = target.stream.record()
+            try:
+                self._last.wait(event)
+            finally:
+                event.close()
+        return self._last
 
     def _chunk(
         self,
@@ -160,6 +199,8 @@ class Pipeline:
         batch: BatchStruct,
         begin: int,
         items: int,
+        largest: int,
+        whole: Whole | None,
         mark: Callable[[], None],
     ) -> None:
         slot = self._slots[job.slot]
@@ -167,10 +208,11 @@ class Pipeline:
         if self._unified:
             chunk = in_place_chunk(job.layout, begin, items)
         else:
-            chunk = copied_chunk(slot, job.layout, begin, items, job.borrowed)
+            chunk = copied_chunk(slot, job.layout, begin, items, job.borrowed, columns_only=whole is not None)
+        # Memory for the batch's largest chunk at once: growing waits for the stream.
         base, item_scratch, lane_scratch = target.hold(
-            chunk.nbytes,
-            (items + 31) // 32 * 32 * instance.info.scratch_item_bytes,
+            max(chunk.nbytes, min(-(-chunk.nbytes * largest // items), job.layout.valid)),
+            (largest + 31) // 32 * 32 * instance.info.scratch_item_bytes,
             operation.lanes * instance.info.scratch_lane_bytes,
         )
         chunk.fill(batch, slot.ctypes.data if self._unified else base, job.layout)
@@ -180,52 +222,38 @@ class Pipeline:
         for copy in chunk.copies_in:
             source = self._regions.memory(copy.region) if copy.region else slot
             stream.copy_in(base + copy.device, source[copy.slot : copy.slot + copy.nbytes])
+        if whole is not None:
+            whole.enter(stream)
+            batch.codes = whole.codes + begin
         mark()
-        stream.fill(batch.codes, _UNDECIDED, items)
-        # A bit of `valid` counts only where `decided` is set, so this one suffices.
-        stream.fill(batch.decided, 0, (items + 31) // 32 * 4)
+        if whole is None:
+            stream.fill(batch.codes, _UNDECIDED, items)
+        self._bitmaps.begin_chunk(stream, batch.decided, items)
         for stage in operation.stages:
             stream.launch(stage, batch)
         mark()
         for copy in chunk.copies_out:
             stream.copy_out(slot[copy.slot : copy.slot + copy.nbytes], base + copy.device)
         if job.secret and not self._unified:
-            stream.fill(base, 0, chunk.codes)  # the inputs and the constant, which lie in front of the codes
-        if not self._unified and self._options.bitmap_memory == "device":
-            at, nbytes = begin // 8, (items + 31) // 32 * 4
-            for source, place in ((batch.valid, job.layout.valid), (batch.decided, job.layout.decided)):
-                stream.copy_out(slot[place + at : place + at + nbytes], source)
+            stream.fill(base, 0, chunk.inputs_bytes)
+        self._bitmaps.end_chunk(stream, job.layout, slot, begin, items, batch.valid)
         mark()
 
-    def _bitmap_addresses(self, job: Job) -> tuple[int, int]:
-        if self._unified:
-            base: int = self._slots[job.slot].ctypes.data
-            return base + job.layout.valid, base + job.layout.decided
-        nbytes = job.layout.bitmap_words_bytes
-        address = self._bitmaps[job.slot].hold(2 * nbytes).address
-        return address, address + nbytes
-
-    def _read_bitmaps(self, job: Job) -> None:
-        slot = self._slots[job.slot]
-        nbytes = job.layout.bitmap_words_bytes
-        valid = slot[job.layout.valid : job.layout.valid + nbytes]
-        decided = slot[job.layout.decided : job.layout.decided + nbytes]
-        buffer = self._bitmaps[job.slot].buffer
-        array = None if buffer is None else buffer.array
-        if not self._unified and self._options.bitmap_memory != "device":
-            assert array is not None
-            valid[:] = array[:nbytes]
-            decided[:] = array[nbytes : 2 * nbytes]
-        np.bitwise_and(valid, decided, out=valid)
-
-    @staticmethod
-    def _abandon(streams: Iterable[PipelineStream], events: Iterable[Event]) -> None:
+    def _abandon(self, streams: Iterable[PipelineStream], events: Iterable[Event], whole: Whole | None) -> None:
         """After a failed submission: waits until the device has let go of the slot."""
-        for target in streams:
+        for stream in (*(target.stream for target in streams), self._last):
             try:
-                target.stream.synchronize()
+                stream.synchronize()
             except BackendError as error:
                 if error.sticky:
                     raise
         for event in events:
             event.close()
+        if whole is not None:
+            whole.abandon(self._last)
+            whole.close()
+
+
+def _work(operation: LoadedOperation, job: Job) -> Work:
+    layout = job.layout
+    return Work(layout.items, layout.codes // layout.items, sum(layout.output_bytes), operation.round_items)
