@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
@@ -160,6 +160,27 @@ class Rig:
             self.run(slot)
             seconds.append(time.perf_counter() - started)
         return seconds
+
+    def compare(
+        self, slot: Slot, settings: Sequence[WorkerOptions], runs: int, warm_up: int = 2
+    ) -> list[list[tuple[float, float]]]:
+        """Seconds until the orders were given and until the end, of `runs` runs with each of these settings.
+
+        They take turns, so that whatever else changes meanwhile changes for all. Memory that is allocated when a
+        stream first needs it is allocated in the warm-up, if every stream has its turn there.
+        """
+        found: list[list[tuple[float, float]]] = [[] for _ in settings]
+        with ExitStack() as undo:
+            pipelines = [undo.enter_context(closing(Pipeline(self.driver, [self.memory], each))) for each in settings]
+            for run in range(warm_up + runs):
+                for pipeline, times in zip(pipelines, found, strict=True):
+                    started = time.perf_counter()
+                    submitted = pipeline.submit(self.instance, slot.job)
+                    ordered = time.perf_counter() - started
+                    pipeline.finish(submitted)
+                    if run >= warm_up:
+                        times.append((ordered, time.perf_counter() - started))
+        return found
 
     def kernel_times(self, slot: Slot, runs: int, warm_up: int = 1) -> list[float]:
         """Seconds on the device of all stages over the whole batch at once, its columns being there already."""
