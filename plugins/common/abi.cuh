@@ -24,6 +24,13 @@
 #define NO_UNROLL
 #endif
 
+// Tests compile the GPU's branches for the CPU, where there is no PTX.
+#if TARGET_GPU && !defined(GPU_EMULATED)
+#define INLINE_PTX 1
+#else
+#define INLINE_PTX 0
+#endif
+
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -94,7 +101,8 @@ struct Batch {
 static_assert(sizeof(Batch) == 304, "mirrored by verifier/drivers/_abi.py");
 
 // A stage that launches itself (plugins/common/modes_gpu.cuh) may say two more things with u32 constants beside it:
-// NAME_shared, bytes of dynamic shared memory a block, and NAME_warp_items, items that keep a warp busy (32).
+// NAME_shared, bytes of dynamic shared memory a block, and NAME_warp_items, items that keep a warp busy (32). A stage
+// may have a second kernel NAME_few, which does the same for launches over at most NAME_few_items items.
 
 // What the host must know of a built plugin; read from the symbol `plugin_info`.
 struct PluginInfo {

@@ -45,7 +45,7 @@ DEVICE Code take_slot(SlotName& name, Bytes bytes, u32 size) {
 // A slot's header is read by batches while it is enrolled: what was written before its state is seen by whoever sees
 // the state.
 DEVICE u32 observe(const u32* state) {
-#if TARGET_GPU
+#if INLINE_PTX
     u32 value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(state) : "memory");
     return value;
@@ -55,7 +55,7 @@ DEVICE u32 observe(const u32* state) {
 }
 
 DEVICE void announce(u32* state, u32 value) {
-#if TARGET_GPU
+#if INLINE_PTX
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(state), "r"(value) : "memory");
 #else
     __atomic_store_n(state, value, __ATOMIC_RELEASE);

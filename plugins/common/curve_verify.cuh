@@ -19,7 +19,7 @@
 constexpr u32 VERIFY_THREADS = LADDER_THREADS;
 
 DEVICE void prefetch(const u32* memory) {
-#if TARGET_GPU
+#if INLINE_PTX
     asm volatile("prefetch.global.L1 [%0];" ::"l"(memory));
 #else
     __builtin_prefetch(memory);

@@ -2,7 +2,7 @@
 #pragma once
 #include "words.cuh"
 
-#if TARGET_GPU
+#if INLINE_PTX
 
 #define BLOCK DEVICE
 

@@ -6,7 +6,7 @@
 struct Secp256k1Blocks {
     // r = a b
     BLOCK void mul(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 w2, w3, w5, w6, w8, w9, w11, w12, w14, w15, w17, w18;\n\t"
             ".reg .u32 w20, w21, w23, w24, w25, w26, w27, w28, w29, w30, w31, w32;\n\t"
@@ -436,7 +436,7 @@ struct Secp256k1Blocks {
 
     // r = a^2
     BLOCK void sqr(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 w2, w3, w5, w6, w8, w9, w11, w12, w14, w15, w17, w18;\n\t"
             ".reg .u32 w20, w21, w22, w23, w24, w25, w26, w27, w28, w29, w30, w31;\n\t"
@@ -771,7 +771,7 @@ struct Secp256k1Blocks {
 
     // r = a + b
     BLOCK void add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, l10;\n\t"
             "add.cc.u32 s1, %9, %17;\n\t"
@@ -825,7 +825,7 @@ struct Secp256k1Blocks {
 
     // r = 2 a
     BLOCK void twice(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, l10;\n\t"
             "shf.l.wrap.b32 s8, %15, %16, 1;\n\t"
@@ -878,7 +878,7 @@ struct Secp256k1Blocks {
 
     // r = 3 a
     BLOCK void triple(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, k18, l19;\n\t"
@@ -951,7 +951,7 @@ struct Secp256k1Blocks {
 
     // r = 3 a + b
     BLOCK void triple_add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, k18, s19, s20, s21, s22, s23, s24;\n\t"
@@ -1045,7 +1045,7 @@ struct Secp256k1Blocks {
 
     // r = a - b
     BLOCK void sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, k10, l11;\n\t"
             "sub.cc.u32 s1, %9, %17;\n\t"
@@ -1101,7 +1101,7 @@ struct Secp256k1Blocks {
 
     // r = a - 2 b
     BLOCK void sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, k18, k19, l20;\n\t"
@@ -1177,7 +1177,7 @@ struct Secp256k1Blocks {
 
     // r = a - b - c
     BLOCK void sub_sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, k10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, s18, k19, k20, l21;\n\t"
@@ -1256,7 +1256,7 @@ struct Secp256k1Blocks {
 
     // r = a - b - 2 c
     BLOCK void sub_sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, k18, k19, s20, s21, s22, s23, s24;\n\t"
@@ -1355,7 +1355,7 @@ struct Secp256k1Blocks {
 
     // r = a / 2
     BLOCK void half(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 k1, k2, s3, s4, s5, s6, s7, s8, s9, s10, s11, k12;\n\t"
             ".reg .u32 k13;\n\t"
@@ -1413,7 +1413,7 @@ struct Secp256k1Blocks {
 
     // r = mask ? -a : a, mask being all ones or zero
     BLOCK void negate_if(u32 (&r)[8], const u32 (&a)[8], u32 mask, u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 k1, k2, x3, x4, x5, x6, x7, x8, x9, x10, k11;\n\t"
             "and.b32 k1, %17, 0xfffffc30;\n\t"

@@ -6,7 +6,7 @@
 struct Sm2Blocks {
     // r = a b / 2^288
     BLOCK void mul(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 w2, w3, w5, w6, w8, w9, w11, w12, w14, w15, w17, w18;\n\t"
             ".reg .u32 w20, w21, w23, w24, w25, w26, w27, w28, w29, w30, w31, w32;\n\t"
@@ -465,7 +465,7 @@ struct Sm2Blocks {
 
     // r = a^2 / 2^288
     BLOCK void sqr(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 w2, w3, w5, w6, w8, w9, w11, w12, w14, w15, w17, w18;\n\t"
             ".reg .u32 w20, w21, w22, w23, w24, w25, w26, w27, w28, w29, w30, w31;\n\t"
@@ -829,7 +829,7 @@ struct Sm2Blocks {
 
     // r = a + b
     BLOCK void add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, l10;\n\t"
             "add.cc.u32 s1, %9, %17;\n\t"
@@ -884,7 +884,7 @@ struct Sm2Blocks {
 
     // r = 2 a
     BLOCK void twice(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, l10;\n\t"
             "add.cc.u32 s1, %9, %9;\n\t"
@@ -938,7 +938,7 @@ struct Sm2Blocks {
 
     // r = 3 a
     BLOCK void triple(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, k18, l19, l20;\n\t"
@@ -1014,7 +1014,7 @@ struct Sm2Blocks {
 
     // r = 3 a + b
     BLOCK void triple_add(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, k18, s19, s20, s21, s22, s23, s24;\n\t"
@@ -1113,7 +1113,7 @@ struct Sm2Blocks {
 
     // r = a - b
     BLOCK void sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, k10;\n\t"
             "sub.cc.u32 s1, %9, %17;\n\t"
@@ -1168,7 +1168,7 @@ struct Sm2Blocks {
 
     // r = a - 2 b
     BLOCK void sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, k18, k19, l20, l21;\n\t"
@@ -1247,7 +1247,7 @@ struct Sm2Blocks {
 
     // r = a - b - c
     BLOCK void sub_sub(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, k10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, s18, k19, k20, l21, l22;\n\t"
@@ -1329,7 +1329,7 @@ struct Sm2Blocks {
 
     // r = a - b - 2 c
     BLOCK void sub_sub_twice(u32 (&r)[8], const u32 (&a)[8], const u32 (&b)[8], const u32 (&c)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 s1, s2, s3, s4, s5, s6, s7, s8, k9, s10, s11, s12;\n\t"
             ".reg .u32 s13, s14, s15, s16, s17, k18, k19, s20, s21, s22, s23, s24;\n\t"
@@ -1433,7 +1433,7 @@ struct Sm2Blocks {
 
     // r = a / 2
     BLOCK void half(u32 (&r)[8], const u32 (&a)[8], u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 k1, k2, s3, s4, s5, s6, s7, s8, s9, s10, s11, k12;\n\t"
             "and.b32 k1, %8, 1;\n\t"
@@ -1487,7 +1487,7 @@ struct Sm2Blocks {
 
     // r = mask ? -a : a, mask being all ones or zero
     BLOCK void negate_if(u32 (&r)[8], const u32 (&a)[8], u32 mask, u32& flag, u32 z) {
-#if TARGET_GPU
+#if INLINE_PTX
         asm("{\n\t"
             ".reg .u32 k1, k2, x3, x4, x5, x6, x7, x8, k9;\n\t"
             "and.b32 k1, %17, 1;\n\t"

@@ -43,6 +43,14 @@ ITEM_STAGE(sm2_verify, verify, VERIFY_THREADS, 1)
 #endif
 ITEM_STAGE(sm2_finish, finish, FINISH_THREADS, 1)
 
+#if TARGET_GPU && defined(TEAM_ITEMS) && TEAM_ITEMS > 0
+#include "curve_team.cuh"
+DEVICE void verify_by_team(const Batch& batch, const Lane& lane, u32 item) {
+    verify_item_by_team<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
+}
+FEW_STAGE(sm2_verify, verify_by_team, TEAM_ITEMS, TEAM_LANES, TEAM_THREADS, TEAM_BLOCKS)
+#endif
+
 #if KEY_SLOTS > 0
 
 DEVICE void tabulate(const Batch& batch, const Lane& lane, u32 item) {

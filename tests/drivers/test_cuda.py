@@ -15,7 +15,7 @@ from verifier.drivers import list_devices, open_driver
 from verifier.drivers._cuda_api import STICKY, check, runs_on
 from verifier.drivers._cuda_module import CudaFunction
 from verifier.drivers.build import build_image
-from verifier.errors import BackendError, DeviceUnavailableError
+from verifier.errors import BackendError, DeviceUnavailableError, PluginError
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,6 +83,18 @@ def test_which_cubins_run_where(built, device, runs):
 def test_grids_give_every_warp_a_block_until_the_device_is_full(items, blocks):
     function = CudaFunction(None, "f", None, threads=128, blocks=264, shared=0, warp_items=32)
     assert function.grid(items) == blocks
+
+
+def test_a_kernel_for_few_items_has_no_more_lanes_than_its_stage():
+    """Memory is for the stage's lanes."""
+    function = CudaFunction(None, "f_few", None, threads=256, blocks=264, shared=0, warp_items=8)
+    function.hold_to(132 * 512 - 1)
+    assert (function.blocks, function.lanes) == (263, 263 * 256)
+    function.hold_to(1 << 20)
+    assert function.blocks == 263
+    assert function.grid(9) == 2
+    with pytest.raises(PluginError, match="f_few"):
+        function.hold_to(255)
 
 
 def test_nothing_needs_a_driver_until_a_device_is_opened(tmp_path):

@@ -165,3 +165,65 @@ def test_a_device_that_does_not_open_says_why(stub, tmp_path):
         ("cuDevicePrimaryCtxRetain", 2, "memory"),
     ):
         assert text in run(stub, tmp_path, program, STUB_FAIL=f"{call}={code}").stdout
+
+
+FEW = """
+#include "abi.cuh"
+
+// The item's code tells which kernel had it.
+DEVICE void many(const Batch& batch, const Lane&, u32 item) { batch.codes[item] = VALID; }
+DEVICE void few(const Batch& batch, const Lane&, u32 item) { batch.codes[item] = INVALID; }
+
+PLUGIN_INFO(64, 0, 64)
+ITEM_STAGE(mark, many, 128, 1)
+EXPORT const u32 mark_few_items = 8;
+#if COMPLETE
+ITEM_STAGE(mark_few, few, 128, 1)
+#endif
+"""
+
+
+def few_image(folder: Path, parity_files: dict[str, bytes], complete: int) -> str:
+    image = build_image(parity_files | {"few.cu": FEW.encode()}, "few.cu", host_target(), {"COMPLETE": complete})
+    (folder / "image").write_bytes(image.data)
+    return image.digest
+
+
+def test_launches_over_few_items_run_the_kernel_for_few(stub, tmp_path, parity_files):
+    program = """
+        from pathlib import Path
+        from verifier.drivers import BatchStruct, Image, open_driver
+        driver = open_driver("cuda:0")
+        module = driver.load(Image("sm_90", Path("image").read_bytes(), "{digest}"))
+        stream, codes, mark = driver.stream(), driver.allocate_managed(64), module.function("mark")
+        for items in (1, 8, 9, 64):
+            codes.array[:] = 0
+            stream.launch(mark, BatchStruct(items=items, codes=codes.address))
+            stream.synchronize()
+            print(items, *sorted(set(codes.array[:items].tolist())), codes.array[items:].any())
+        stream.launch(mark, BatchStruct())
+        assert mark.for_items(0) is mark
+        for child in (codes, stream, module, driver):
+            child.close()
+    """
+    digest = few_image(tmp_path, parity_files, 1)
+    done = run(stub, tmp_path, program.format(digest=digest))
+    assert done.stdout.splitlines() == ["1 2 False", "8 2 False", "9 1 False", "64 1 False"]
+
+
+def test_a_kernel_for_few_that_the_image_lacks_is_named(stub, tmp_path, parity_files):
+    program = """
+        from pathlib import Path
+        from verifier.drivers import Image, open_driver
+        from verifier.errors import PluginError
+        driver = open_driver("cuda:0")
+        module = driver.load(Image("sm_90", Path("image").read_bytes(), "{digest}"))
+        try:
+            module.function("mark")
+        except PluginError as error:
+            print(error)
+        for child in (module, driver):
+            child.close()
+    """
+    digest = few_image(tmp_path, parity_files, 0)
+    assert "mark_few" in run(stub, tmp_path, program.format(digest=digest)).stdout

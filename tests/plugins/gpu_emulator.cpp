@@ -1,4 +1,4 @@
-// Runs a kernel on the CPU, the threads of a block taking turns at barriers and votes (gpu_emulator.h).
+// Runs a kernel on the CPU, the threads of a block taking turns at barriers, votes and shuffles (gpu_emulator.h).
 #include <ucontext.h>
 
 #include <cstdlib>
@@ -28,6 +28,7 @@ static std::vector<ucontext_t> contexts;
 static std::vector<char> done;
 static unsigned current, block_threads;
 static Meeting block_meeting, warp_meetings[32];
+static unsigned shuffled[2][32][32];  // words of the last two rounds, of every warp's lanes
 static Kernel kernel;
 static Batch argument;
 
@@ -54,6 +55,13 @@ extern "C" unsigned emulated_ballot(int vote) {
 }
 
 extern "C" unsigned emulated_or(unsigned word) { return meet(warp_meetings[current / 32], 32, word); }
+
+extern "C" unsigned emulated_shuffle_xor(unsigned word, unsigned distance) {
+    const unsigned warp = current / 32, lane = current % 32, side = warp_meetings[warp].round & 1;
+    shuffled[side][warp][lane] = word;
+    meet(warp_meetings[warp], 32, 0);
+    return shuffled[side][warp][lane ^ distance];
+}
 
 static void thread_main() {
     kernel(argument);

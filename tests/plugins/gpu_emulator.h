@@ -1,5 +1,5 @@
 // Lets g++ compile the GPU's branches of a plugin's source, put in front of it by -include. gpu_emulator.cpp runs them:
-// threads of a block take turns, so barriers and votes are what they are on a GPU. Inline PTX is not emulated.
+// threads of a block take turns, so barriers, votes and shuffles are what they are on a GPU. Inline PTX is not emulated.
 #pragma once
 #define __CUDACC_RTC__
 #define GPU_EMULATED
@@ -28,11 +28,13 @@ extern Index threadIdx, blockIdx, gridDim;
 void emulated_barrier();
 unsigned emulated_ballot(int vote);
 unsigned emulated_or(unsigned word);
+unsigned emulated_shuffle_xor(unsigned word, unsigned distance);
 }
 #define __syncthreads emulated_barrier
 #define __syncwarp() emulated_ballot(0)
 #define __ballot_sync(members, vote) emulated_ballot(vote)
 #define __reduce_or_sync(members, word) emulated_or(word)
+#define __shfl_xor_sync(members, word, distance) emulated_shuffle_xor(word, distance)
 #define __ldg(address) (*(address))
 
 static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {

@@ -32,6 +32,19 @@ class CudaFunction:
         self.lanes = blocks * threads
         self.shared = shared  # bytes of dynamic shared memory a block
         self.warp_items = warp_items
+        self.few: CudaFunction | None = None  # runs in this one's place for 1 to few_items items
+        self.few_items = 0
+
+    def for_items(self, items: int) -> CudaFunction:
+        """The kernel that a launch over so many items runs."""
+        return self.few if self.few is not None and 0 < items <= self.few_items else self
+
+    def hold_to(self, lanes: int) -> None:
+        """Launches no more lanes than these. Raises PluginError where they are fewer than a block's."""
+        if lanes < self.threads:
+            raise PluginError(f"stage {self.name!r} has blocks of {self.threads} threads, more than {lanes} lanes")
+        self.blocks = min(self.blocks, lanes // self.threads)
+        self.lanes = self.blocks * self.threads
 
     def grid(self, items: int) -> int:
         """Blocks for so many items: as many as run at once and have a warp's items each.
@@ -72,7 +85,12 @@ class CudaModule:
         self.check_open()
         with self._lock:
             if name not in self._functions:
-                self._functions[name] = self._resolve(name)
+                function = self._resolve(name)
+                function.few_items = self._optional(f"{name}_few_items", 0)
+                if function.few_items:
+                    function.few = self._resolve(f"{name}_few")
+                    function.few.hold_to(function.lanes)
+                self._functions[name] = function
             return self._functions[name]
 
     def constant(self, name: str) -> int:

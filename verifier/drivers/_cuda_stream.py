@@ -88,6 +88,7 @@ class CudaStream:
             raise TypeError("function: one of another driver")
         handle = self._use()
         function.module.check_open()
+        function = function.for_items(batch.items)
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(batch))
         grid, threads = function.grid(batch.items), function.threads
         call = self._api.cuLaunchKernel(

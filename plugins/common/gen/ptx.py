@@ -97,7 +97,7 @@ class Block:
         parameters += ["u32 mask"] * self.mask + ["u32& flag", "u32 z"]
         return (
             f"    // {self.comment}\n    BLOCK void {self.name}({', '.join(parameters)}) {{\n"
-            f"#if TARGET_GPU\n{self._assembly()}#else\n{self._portable()}#endif\n    }}\n"
+            f"#if INLINE_PTX\n{self._assembly()}#else\n{self._portable()}#endif\n    }}\n"
         )
 
     def _place(self, register: Register) -> str:
