@@ -24,7 +24,7 @@ from verifier.workers import WorkerOptions
 from verifier.workers._instance import Instance
 from verifier.workers._layout import lay_out
 from verifier.workers._messages import Job, OperationPlan, Plan
-from verifier.workers._pipeline import Submitted, _work
+from verifier.workers._pipeline import Submitted, _measures
 from verifier.workers._plan import usual_items
 from verifier.workers._stages import MEASURE_EVERY
 
@@ -58,7 +58,7 @@ def chunk_of(bench: Bench, operation: int) -> int:
     job = Job(0, 0, 1, operation, (), None, lay_out([batch], 0, ()))
     if bench.driver.info.unified:
         return bench.options.unified_chunk_items
-    return usual_items(_work(bench.instance.operations[operation], job), bench.pipeline._bounds)
+    return usual_items(_measures(bench.instance.operations[operation], job), bench.pipeline._bounds)
 
 
 def sizes_around(bench: Bench, operation: int) -> list[int]:
@@ -240,38 +240,34 @@ def test_a_batch_of_one_chunk_is_copied_once_each_way(open_bench):
     assert [call for call in driver.calls if call.startswith("copy")] == ["copy_in", "copy_out"]
 
 
-def test_chunks_take_turns_over_the_streams(open_bench):
-    bench = open_bench(open_fake("fake:0"), streams=3, chunk_rounds=1, chunk_least_bytes=0)
-    ends = [len(bench.submit(VERIFY, [fixed_batch(np.zeros((n, 1), np.uint8))]).ends) for n in (32, 64, 96, 320)]
-    assert ends == [1, 2, 3, 3]
+@pytest.mark.parametrize(("ramp", "chunk_waits"), [("none", 0), ("kernels", 1)])
+def test_chunks_take_turns_over_the_streams(open_bench, ramp, chunk_waits):
+    """The end waits for each stream where they are several. With a ramp a chunk's copies wait for those before it."""
+    driver = open_fake("fake:0")
+    bench = open_bench(driver, streams=3, chunk_rounds=1, chunk_least_bytes=0, chunk_ramp=ramp)
+    chunk = chunk_of(bench, VERIFY)
+    for chunks, streams in ((1, 0), (2, 2), (3, 3), (10, 3)):
+        batch = fixed_batch(np.zeros((chunks * chunk, 1), np.uint8))
+        driver.calls.clear()
+        check_verify(batch, bench.run(VERIFY, batch)[0])
+        assert driver.calls.count("wait") == streams + (chunks - 1) * chunk_waits
 
 
 def test_a_batch_on_an_idle_device_begins_with_what_is_no_whole_round(open_bench):
-    """32 lanes a thread of the fake, of which it has two at most; behind another batch it is cut as ever."""
+    """And behind another batch it does not."""
     bench = open_bench(open_fake("fake:0"), chunk_rounds=2, chunk_least_bytes=0)
     chunk = chunk_of(bench, VERIFY)
     batch = fixed_batch(np.zeros((chunk + 20, 1), np.uint8))
 
-    def begin(slot: int) -> tuple[Submitted, list[int]]:
-        sizes: list[int] = []
-        plan = bench.pipeline._chunk
+    def sizes(of: Submitted) -> list[int]:
+        return bench.pipeline._sizes(bench.instance.operations[VERIFY], of.job)
 
-        def chunk(*arguments) -> None:
-            sizes.append(arguments[6])
-            plan(*arguments)
-
-        bench.pipeline._chunk = chunk
-        try:
-            return bench.submit(VERIFY, [batch], slot), sizes
-        finally:
-            bench.pipeline._chunk = plan
-
-    first, idle = begin(0)
-    second, busy = begin(1)
+    first = bench.submit(VERIFY, [batch], 0)
+    assert sizes(first) == [chunk, 20]
+    second = bench.submit(VERIFY, [batch], 1)
     for submitted in (first, second):
         check_verify(batch, bench.finish(submitted, [batch])[0])
-    assert idle == [32, chunk - 12]
-    assert busy == [chunk, 20]
+    assert sizes(second) == [32, chunk - 12]
 
 
 def test_how_the_time_divides_is_measured_on_some_batches(device_id, small_chunks):

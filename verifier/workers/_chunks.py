@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,9 @@ from verifier.workers._borrowed import Borrowed
 from verifier.workers._layout import Layout
 
 __all__ = ["Chunk", "Copy", "copied_chunk", "in_place_chunk"]
+
+
+_NBYTES = attrgetter("nbytes")
 
 
 class Copy(NamedTuple):
@@ -129,13 +133,18 @@ def copied_chunk(
         items,
         end,
         inputs_bytes,
-        [piece for copy in copies_in if copy.nbytes for piece in _pieces(copy, borrowed)],
-        [*copies_out, *outputs],
+        _small_first(piece for copy in copies_in if copy.nbytes for piece in _pieces(copy, borrowed)),
+        _small_first([*copies_out, *outputs]),
         columns,
         constant,
         codes,
         [output.device for output in outputs],
     )
+
+
+def _small_first(copies: Iterable[Copy]) -> list[Copy]:
+    """Behind a chunk's large copy its small ones would wait for other streams' large ones, and the chunk for them."""
+    return sorted(copies, key=_NBYTES)
 
 
 def _pieces(copy: Copy, borrowed: Sequence[Borrowed]) -> Iterator[Copy]:

@@ -16,6 +16,7 @@ from verifier.errors import BackendError
 from verifier.model import Bytes, StageTimes
 from verifier.workers._bitmaps import Bitmaps
 from verifier.workers._chunks import copied_chunk, in_place_chunk
+from verifier.workers._copy_order import CopyOrder
 from verifier.workers._instance import Instance, LoadedOperation
 from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import Job
@@ -50,6 +51,25 @@ class Submitted:
     ends: list[Event]
     marks: list[ChunkMarks] = field(default_factory=list)
     stages: StageTimes | None = None
+
+
+@dataclass(slots=True)
+class _Work:
+    """A batch on its way to the streams, and what its chunks share."""
+
+    instance: Instance
+    operation: LoadedOperation
+    job: Job
+    batch: BatchStruct  # of the chunk at hand
+    largest: int  # items of the largest chunk
+    whole: Whole | None = None
+    copies: CopyOrder | None = None
+
+    def close(self) -> None:
+        """Gives events back."""
+        for shared in (self.whole, self.copies):
+            if shared is not None:
+                shared.close()
 
 
 class Pipeline:
@@ -96,16 +116,13 @@ class Pipeline:
         used: dict[int, PipelineStream] = {}
         ends: list[Event] = []
         marks: list[ChunkMarks] = []
-        whole: Whole | None = None
+        work: _Work | None = None
         measured = not self._unified and self._submitted % MEASURE_EVERY == 0
         try:
             batch = BatchStruct(state=instance.state, parameters=job.parameters)
             valid, decided = self._bitmaps.open(job)
             sizes = self._sizes(operation, job)
-            largest = max(sizes)
-            if len(sizes) > 1 and self._is_both_ways(operation, job):
-                whole = Whole(self._whole[job.slot], self._slots[job.slot], job)
-                batch.constant = whole.constant
+            work = self._begin(instance, operation, job, batch, sizes)
             begin = 0
             for items in sizes:
                 target = self._streams[self._turn]
@@ -117,24 +134,23 @@ class Pipeline:
                 batch.decided = decided + begin // 8
                 if measured:
                     marks.append(ChunkMarks(target.stream))
-                mark = marks[-1].mark if marks else _pass
-                self._chunk(target, instance, operation, job, batch, begin, items, largest, whole, mark)
+                self._chunk(target, work, begin, items, marks[-1].mark if marks else _pass)
                 begin += items
-            if whole is None:
-                ends += [target.stream.record() for target in used.values()]
-            else:
-                last = self._behind(list(used.values()))
-                whole.leave(last)
-                ends.append(last.record())
-                whole.close()
+            last = self._behind(list(used.values()))
+            if work.whole is not None:
+                work.whole.leave(last)
+            ends.append(last.record())
             assert start is not None
             self._submitted += 1
             return Submitted(job, start, ends, marks)
         except BaseException:
             if start is not None:
                 ends.append(start)
-            self._abandon(used.values(), [*ends, *_events(marks)], whole)
+            self._abandon(used.values(), [*ends, *_events(marks)], work)
             raise
+        finally:
+            if work is not None:
+                work.close()
 
     def finish(self, submitted: Submitted) -> int:
         """Waits for a batch, writes its bitmaps into its slot and returns its nanoseconds on the device.
@@ -173,10 +189,20 @@ class Pipeline:
         if self._unified:
             size = self._options.unified_chunk_items // 32 * 32
             return [min(size, items - begin) for begin in range(0, items, size)]
-        return chunk_sizes(_work(operation, job), self._bounds, idle=self._submitted == self._finished)
+        return chunk_sizes(_measures(operation, job), self._bounds, idle=self._submitted == self._finished)
 
-    def _is_both_ways(self, operation: LoadedOperation, job: Job) -> bool:
-        return not self._unified and is_both_ways(_work(operation, job), self._bounds)
+    def _begin(
+        self, instance: Instance, operation: LoadedOperation, job: Job, batch: BatchStruct, sizes: Sequence[int]
+    ) -> _Work:
+        work = _Work(instance, operation, job, batch, max(sizes))
+        if self._unified or len(sizes) == 1:
+            return work
+        if is_both_ways(_measures(operation, job), self._bounds):
+            work.whole = Whole(self._whole[job.slot], self._slots[job.slot], job)
+            batch.constant = work.whole.constant
+        elif self._bounds.ramp != "none":
+            work.copies = CopyOrder()
+        return work
 
     def _behind(self, used: Sequence[PipelineStream]) -> Stream:
         """A stream whose later work follows all that these were given."""
@@ -190,25 +216,14 @@ class Pipeline:
                 event.close()
         return self._last
 
-    def _chunk(
-        self,
-        target: PipelineStream,
-        instance: Instance,
-        operation: LoadedOperation,
-        job: Job,
-        batch: BatchStruct,
-        begin: int,
-        items: int,
-        largest: int,
-        whole: Whole | None,
-        mark: Callable[[], None],
-    ) -> None:
+    def _chunk(self, target: PipelineStream, work: _Work, begin: int, items: int, mark: Callable[[], None]) -> None:
+        instance, operation, job, batch, largest = work.instance, work.operation, work.job, work.batch, work.largest
         slot = self._slots[job.slot]
         stream = target.stream
         if self._unified:
             chunk = in_place_chunk(job.layout, begin, items)
         else:
-            chunk = copied_chunk(slot, job.layout, begin, items, job.borrowed, columns_only=whole is not None)
+            chunk = copied_chunk(slot, job.layout, begin, items, job.borrowed, columns_only=work.whole is not None)
         # Memory for the batch's largest chunk at once: growing waits for the stream.
         base, item_scratch, lane_scratch = target.hold(
             max(chunk.nbytes, min(-(-chunk.nbytes * largest // items), job.layout.valid)),
@@ -218,15 +233,19 @@ class Pipeline:
         chunk.fill(batch, slot.ctypes.data if self._unified else base, job.layout)
         batch.item_scratch = item_scratch
         batch.lane_scratch = lane_scratch
+        if work.whole is not None:
+            work.whole.enter(stream)
+            batch.codes = work.whole.codes + begin
+        if work.copies is not None:
+            work.copies.enter(stream)
         mark()
         for copy in chunk.copies_in:
             source = self._regions.memory(copy.region) if copy.region else slot
             stream.copy_in(base + copy.device, source[copy.slot : copy.slot + copy.nbytes])
-        if whole is not None:
-            whole.enter(stream)
-            batch.codes = whole.codes + begin
+        if work.copies is not None:
+            work.copies.leave(stream)
         mark()
-        if whole is None:
+        if work.whole is None:
             stream.fill(batch.codes, _UNDECIDED, items)
         self._bitmaps.begin_chunk(stream, batch.decided, items)
         for stage in operation.stages:
@@ -239,7 +258,7 @@ class Pipeline:
         self._bitmaps.end_chunk(stream, job.layout, slot, begin, items, batch.valid)
         mark()
 
-    def _abandon(self, streams: Iterable[PipelineStream], events: Iterable[Event], whole: Whole | None) -> None:
+    def _abandon(self, streams: Iterable[PipelineStream], events: Iterable[Event], work: _Work | None) -> None:
         """After a failed submission: waits until the device has let go of the slot."""
         for stream in (*(target.stream for target in streams), self._last):
             try:
@@ -249,11 +268,10 @@ class Pipeline:
                     raise
         for event in events:
             event.close()
-        if whole is not None:
-            whole.abandon(self._last)
-            whole.close()
+        if work is not None and work.whole is not None:
+            work.whole.abandon(self._last)
 
 
-def _work(operation: LoadedOperation, job: Job) -> Work:
+def _measures(operation: LoadedOperation, job: Job) -> Work:
     layout = job.layout
     return Work(layout.items, layout.codes // layout.items, sum(layout.output_bytes), operation.round_items)

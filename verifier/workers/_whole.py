@@ -34,7 +34,7 @@ class Whole:
         self._entered: set[int] = set()
 
     def enter(self, stream: Stream) -> None:
-        """Before a chunk's first launch. The first stream copies the constant in, the others wait for it."""
+        """Before a chunk's copies. The first stream copies the constant in, the others wait for it."""
         if id(stream) in self._entered:
             return
         self._entered.add(id(stream))
@@ -63,5 +63,6 @@ class Whole:
 
     def close(self) -> None:
         """Gives the event back."""
-        if self._ready is not None:
-            self._ready.close()
+        event, self._ready = self._ready, None
+        if event is not None:
+            event.close()
