@@ -78,7 +78,7 @@ def measure(rig: Rig, made: SignatureSet, largest: int, runs: int) -> None:
         stages = "  ".join(f"{name} {1e3 * seconds:.3f}" for name, seconds in rig.stage_times(slot))
         wall = 1e3 * statistics.median(rig.times(slot, runs))
         print(f"{algorithm} {items:,} items: {wall:.3f} ms; stages in ms: {stages}", flush=True)
-    for items in sorted({largest // 10, largest // 4, largest // 2}):
+    for items in sorted({max(1, largest // part) for part in (10, 4, 2)}):
         slot = loaded(rig, made, items)
         kernels = items / statistics.median(rig.kernel_times(slot, runs))
         print(
