@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import threading
@@ -18,6 +19,8 @@ from verifier.errors import ConfigError, VerifierError
 from verifier.telemetry import set_up_logs
 
 __all__ = ["register"]
+
+MOST_FILES = 1 << 20
 
 _SERVE_HELP = """Runs the daemon until SIGTERM or SIGINT.
 
@@ -86,6 +89,7 @@ def _serve(settings: Settings) -> int:
     # Imported late: --help and config --show need neither devices nor gRPC.
     from verifier.daemon import Daemon
 
+    _raise_file_limit()
     stop = _stop_on_signals()
     try:
         daemon = Daemon(settings)
@@ -98,6 +102,14 @@ def _serve(settings: Settings) -> int:
     notify("STOPPING=1")
     left = daemon.stop()
     return 1 if left else 0
+
+
+def _raise_file_limit() -> None:
+    """Lets the daemon open as many files as it may: a connection takes one, and a shell often gives 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _stop_on_signals() -> threading.Event:
