@@ -157,11 +157,10 @@ class Batch:
     key: BatchKey
     items: int
     inputs: tuple[Column, ...]
+    nbytes: int = field(init=False, repr=False, compare=False)  # of all columns; asked for a dozen times a request
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all columns."""
-        return sum(column.nbytes for column in self.inputs)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", sum([column.nbytes for column in self.inputs]))
 
 
 class StageTimes(NamedTuple):

@@ -255,6 +255,11 @@ class Backlog:
         """All requests of which something waits."""
         return [entry[3] for queue in self._queues.values() for entry in queue.heap if not entry[3].closed]
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits for a device."""
+        return not self._queues
+
     def waiting(self) -> tuple[int, int]:
         """Items that no device has, and requests that they belong to."""
         return (

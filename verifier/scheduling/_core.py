@@ -137,6 +137,11 @@ class Core:
         return min(self._next_deadline, float("inf") if due is None else due)
 
     @property
+    def waits(self) -> bool:
+        """Whether something waits for a device."""
+        return bool(self._again) or not self.backlog.empty
+
+    @property
     def look_again_s(self) -> float | None:
         """Seconds after which to look again because devices are down."""
         return _LOOK_AGAIN_S if self.unserved or self._again else None
@@ -238,10 +243,6 @@ class Core:
         if not isinstance(outcome, BaseException):
             seconds = now - launch.begun if launch.alone else outcome[0].timings.device_ns / 1e9
             self.router.observe(launch.device.device, launch.key, launch.units, seconds)
-            items = launch.items
-            self._metrics.launched(launch.key.plugin, launch.device.device.id, items, outcome[0].timings)
-            if launch.failed_on:
-                self._metrics.fallback(launch.key.plugin, "device_failed", items)
             for piece, result in zip(launch.pieces, outcome, strict=True):
                 result.served_by = launch.lease.instance.label
                 self._put(piece, result)

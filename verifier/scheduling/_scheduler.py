@@ -1,6 +1,7 @@
 """The scheduler: threads and futures around `Core`.
 
-One thread a device hands launches over, so that writing a batch into one device's slots never delays another's.
+A batch that finds nothing waiting in front of it is handed over by the thread that submits it, if it is small. All
+else is handed over by one thread a device, so that writing a batch into one device's slots never delays another's.
 The lock is held while deciding, never while copying, waiting or calling back.
 """
 
@@ -16,7 +17,7 @@ from functools import partial
 import structlog
 
 from verifier.errors import CapacityError, DeadlineError, StoppingError
-from verifier.model import Batch, BatchKey, BatchResult
+from verifier.model import Batch, BatchKey, BatchResult, Timings
 from verifier.scheduling._backlog import Held
 from verifier.scheduling._core import Core, Outcome, SchedulingOptions
 from verifier.scheduling._devices import Launch
@@ -29,6 +30,9 @@ __all__ = ["Scheduler"]
 _PREFERRED_ITEMS = 65536  # while nothing is measured
 
 _AFTER_FAULT_S = 0.1
+
+# Writing so much into a slot costs less than waking a thread for it does, or little more.
+_AT_ONCE_BYTES = 4 << 20
 
 _log = structlog.get_logger(__name__)
 
@@ -55,6 +59,7 @@ class Scheduler:
         self._draining = False
         self._stopped = False
         self._threads: list[threading.Thread] = []
+        self._answering = threading.local()  # `on`: the thread calls back, and must not wait for a device
         self._metrics.watch_queues(self._queue_sizes)
 
     def start(self) -> None:
@@ -89,14 +94,24 @@ class Scheduler:
             if self._draining:
                 raise StoppingError("the daemon is stopping")
             try:
+                at_once = not self._core.waits and self._may_begin(batch)
                 self._core.admit(work)
             except CapacityError:
                 self._metrics.rejected(batch.key.plugin, "queue_full")
                 raise
         # Weak: a work that is done with must let go of its columns at once, not when cycles are collected.
         work.future.add_done_callback(partial(self._cancelled, weakref.ref(work)))
+        if at_once:
+            try:
+                self._step()
+            except Exception:
+                _log.exception("dispatch_failed")  # the threads look at it again
         self.wake()
         return work.future
+
+    def _may_begin(self, batch: Batch) -> bool:
+        """Whether the calling thread hands over a batch itself. Without threads `poll` does, which is for tests."""
+        return bool(self._threads) and batch.nbytes <= _AT_ONCE_BYTES and not getattr(self._answering, "on", False)
 
     def _cancelled(self, reference: weakref.ref[Work], future: Future[BatchResult]) -> None:
         work = reference()
@@ -111,7 +126,11 @@ class Scheduler:
         self._answer(outcomes)
 
     def wake(self) -> None:
-        """Looks for work again: a device has room, has come back, or an instance was activated. Never blocks."""
+        """Looks for work again: a device has room, has come back, or an instance was activated. Never blocks for
+        long, and wakes nobody where nothing waits."""
+        with self._lock:
+            if not (self._core.waits or self._draining):
+                return
         with self._signal:
             self._version += 1
             self._signal.notify_all()
@@ -161,13 +180,31 @@ class Scheduler:
             outcomes = self._outcomes()
         self.wake()
         self._answer(outcomes)
+        if error is None:  # counted while callers wake up
+            self._count(launch, future.result()[0].timings)
+
+    def _count(self, launch: Launch, timings: Timings) -> None:
+        plugin, items = launch.key.plugin, launch.items
+        self._metrics.launched(plugin, launch.device.device.id, items, timings)
+        if launch.failed_on:
+            self._metrics.fallback(plugin, "device_failed", items)
 
     def _outcomes(self) -> list[Outcome]:
         outcomes, self._core.outcomes = self._core.outcomes, []
         return outcomes
 
     def _answer(self, outcomes: list[Outcome]) -> None:
-        """Completes futures; the lock is not held, for their callbacks may do anything."""
+        """Completes futures; the lock is not held, for their callbacks may do anything, except that a batch which
+        they submit is left to the threads: this one may be what frees a device's slots."""
+        if not outcomes:
+            return
+        before, self._answering.on = getattr(self._answering, "on", False), True
+        try:
+            self._complete(outcomes)
+        finally:
+            self._answering.on = before
+
+    def _complete(self, outcomes: list[Outcome]) -> None:
         now = self._clock()
         for outcome in outcomes:
             work, answer = outcome.work, outcome.answer

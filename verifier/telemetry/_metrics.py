@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, cast
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
@@ -11,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from verifier import __version__
-from verifier.model import BatchResult, Timings
+from verifier.model import BatchResult, Bytes, Timings
 from verifier.telemetry._key_tables import KeyTableCollector, KeyTableStats
 from verifier.telemetry._totals import Totals, buckets_of, summed
 
@@ -21,6 +22,7 @@ _FIRST_MALFORMED = 16
 _SECONDS = (25e-6, 1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 2, 5, 10)
 _ITEMS = tuple(float(1 << exponent) for exponent in range(0, 21, 2))
 
+Labelled = TypeVar("Labelled", Counter, Histogram)
 QueueSizes = Callable[[], Mapping[str, tuple[int, int]]]
 
 
@@ -64,6 +66,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._children: dict[tuple[object, tuple[str, ...]], Counter | Histogram] = {}
         self._requests = self._counter("requests", "Requests answered, by status.", "rpc", "code")
         self._items = self._counter("items", "Items answered, by verdict.", "plugin", "verdict")
         self._batches = self._counter("batches", "Launches on a device.", "plugin", "device")
@@ -108,6 +111,13 @@ class Metrics:
     def _seconds(self, name: str, text: str) -> Histogram:
         return Histogram(f"verifier_{name}_seconds", text, ["plugin"], buckets=_SECONDS, registry=self.registry)
 
+    def _labelled(self, metric: Labelled, *labels: str) -> Labelled:
+        """`metric.labels(*labels)`, which takes a lock and checks the labels: done once for those of every launch."""
+        known = self._children.get((metric, labels))
+        if known is None:
+            known = self._children[metric, labels] = metric.labels(*labels)
+        return cast("Labelled", known)
+
     def serve(self, address: str, port: int) -> MetricsServer:
         """Opens the listener; port 0 takes a free one."""
         return MetricsServer(self.registry, address, port)
@@ -143,9 +153,9 @@ class Metrics:
 
     def answered(self, plugin: str, result: BatchResult) -> None:
         """A request has its result."""
-        decided = int(np.bitwise_count(result.decided).sum())
-        valid = int(np.bitwise_count(result.valid & result.decided).sum())
-        malformed = int(np.count_nonzero(result.codes >= _FIRST_MALFORMED))
+        decided = _ones(result.decided)
+        valid = _ones(result.valid & result.decided)
+        malformed = int(np.count_nonzero(result.codes >= _FIRST_MALFORMED)) if valid < decided else 0
         counts = {
             "valid": valid,
             "invalid": decided - valid - malformed,
@@ -154,19 +164,19 @@ class Metrics:
         }
         for verdict, count in counts.items():
             if count > 0:
-                self._items.labels(plugin, verdict).inc(count)
-        self._queue_s.labels(plugin).observe(result.timings.queue_ns / 1e9)
-        self._total_s.labels(plugin).observe(result.timings.total_ns / 1e9)
+                self._labelled(self._items, plugin, verdict).inc(count)
+        self._labelled(self._queue_s, plugin).observe(result.timings.queue_ns / 1e9)
+        self._labelled(self._total_s, plugin).observe(result.timings.total_ns / 1e9)
 
     def launched(self, plugin: str, device: str, items: int, timings: Timings) -> None:
         """A launch came back."""
-        self._batches.labels(plugin, device).inc()
-        self._launched.labels(plugin, device).inc(items)
-        self._batch_items.labels(plugin).observe(items)
-        self._device_s.labels(plugin).observe(timings.device_ns / 1e9)
+        self._labelled(self._batches, plugin, device).inc()
+        self._labelled(self._launched, plugin, device).inc(items)
+        self._labelled(self._batch_items, plugin).observe(items)
+        self._labelled(self._device_s, plugin).observe(timings.device_ns / 1e9)
         if timings.stages is not None:
             for histogram, ns in zip(self._stages_s, timings.stages, strict=True):
-                histogram.labels(plugin).observe(ns / 1e9)
+                self._labelled(histogram, plugin).observe(ns / 1e9)
 
     def rejected(self, plugin: str, reason: str) -> None:
         """A request was given up before it ran: queue_full, deadline, cancelled."""
@@ -222,3 +232,8 @@ class Metrics:
     def started(self, seconds: float) -> None:
         """The daemon is ready."""
         self._start_s.set(seconds)
+
+
+def _ones(bitmap: Bytes) -> int:
+    """Bits that are set. Of short bitmaps in a fifth of the time that numpy takes."""
+    return int.from_bytes(bitmap.tobytes(), "little").bit_count()

@@ -1,0 +1,94 @@
+"""Which thread hands a batch over: its submitter's, or one of the scheduler's."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import pytest
+from _by_hand import HandDevice, Leases, batch
+from _verdicts import assert_right
+from _waiting import until
+
+from verifier.errors import NotServedError
+from verifier.model import BatchResult
+from verifier.scheduling import Scheduler, SchedulingOptions, _scheduler
+
+
+@dataclass(eq=False)
+class Told(HandDevice):
+    """Notes by which threads it is given batches."""
+
+    threads: list[str] = field(default_factory=list)
+
+    def run(self, *arguments):  # type: ignore[no-untyped-def]
+        self.threads.append(threading.current_thread().name)
+        return super().run(*arguments)
+
+
+@pytest.fixture
+def device() -> Told:
+    return Told("cpu")
+
+
+@pytest.fixture
+def scheduler(device):
+    made = Scheduler([device], Leases(device), SchedulingOptions(launches_per_device=1))
+    made.start()
+    yield made
+    made.close()
+
+
+HERE = threading.main_thread().name
+THERE = "dispatch-cpu"
+
+
+def test_a_batch_with_nothing_in_front_of_it_is_on_its_device_when_submit_returns(scheduler, device):
+    for value in (2, 3):
+        future = scheduler.submit(batch([value]))
+        assert len(device.running) == 1
+        device.finish()
+        assert_right(future.result(0), [value])
+    assert device.threads == [HERE, HERE]
+
+
+def test_what_waits_is_handed_over_in_its_order_by_the_threads(scheduler, device):
+    futures = [scheduler.submit(batch([value])) for value in (2, 3, 5)]
+    assert device.given == [[1]]
+    device.finish()
+    until(lambda: device.running)
+    device.finish()
+    assert device.given == [[1], [1, 1]]
+    assert device.threads == [HERE, THERE]
+    for value, future in zip((2, 3, 5), futures, strict=True):
+        assert_right(future.result(0), [value])
+
+
+def test_a_large_batch_is_handed_over_by_the_threads(scheduler, device, monkeypatch):
+    monkeypatch.setattr(_scheduler, "_AT_ONCE_BYTES", 2)
+    scheduler.submit(batch([2, 3, 5]))
+    until(lambda: device.running)
+    assert device.threads == [THERE]
+
+
+def test_what_a_callback_submits_is_handed_over_by_the_threads(scheduler, device):
+    """The thread that calls back may be the one that frees the device's slots."""
+    inner: list[Future[BatchResult]] = []
+    scheduler.submit(batch([2])).add_done_callback(lambda _: inner.append(scheduler.submit(batch([3]))))
+    device.finish()
+    until(lambda: device.running)
+    device.finish()
+    assert_right(inner[0].result(0), [3])
+    assert device.threads == [HERE, THERE]
+
+
+def test_what_is_not_served_is_told_through_the_future(device):
+    leases = Leases(device)
+    leases.active = None
+    made = Scheduler([device], leases)
+    made.start()
+    with pytest.raises(NotServedError):
+        made.submit(batch([2])).result(0)
+    made.close()
+    assert made.held() == {}
