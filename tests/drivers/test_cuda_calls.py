@@ -151,6 +151,22 @@ def test_after_a_sticky_error_all_calls_fail_and_closing_does_not(stub, tmp_path
     assert last == "closed"
 
 
+def test_an_event_that_is_not_reached_says_so_and_one_behind_an_error_is_reached(stub, tmp_path):
+    program = """
+        from verifier.drivers import open_driver
+        driver = open_driver("cuda:0")
+        stream = driver.stream()
+        event = stream.record()
+        print(event.reached(), event.reached())
+        for child in (event, stream, driver):
+            child.close()
+    """
+    not_ready, illegal_address = 600, 700
+    for code, told in ((not_ready, "False True"), (illegal_address, "True True")):
+        done = run(stub, tmp_path, program, STUB_FAIL=f"cuEventQuery={code}", STUB_ONCE="1")
+        assert done.stdout.split("\n")[0] == told
+
+
 def test_a_device_that_does_not_open_says_why(stub, tmp_path):
     program = """
         from verifier.drivers import open_driver

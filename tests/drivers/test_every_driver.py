@@ -178,6 +178,7 @@ def test_events_measure_and_order(driver, stream):
     other.synchronize()
     assert back[0] == 1
     second.synchronize()
+    assert second.reached()
     assert second.elapsed_ns(first) >= 0
     for thing in (first, second, other, buffer):
         thing.close()

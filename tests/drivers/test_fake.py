@@ -223,6 +223,7 @@ def test_a_hang_holds_the_stream_and_nothing_else():
     stuck, well, buffer = driver.stream(), driver.stream(), driver.allocate(8)
     stuck.fill(buffer.address, 0, 8)
     event = stuck.record()
+    assert not event.reached()
     waiter = threading.Thread(target=event.synchronize, daemon=True)
     waiter.start()
     well.fill(buffer.address, 0, 8)

@@ -7,8 +7,9 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
+from verifier.channel import Channel
 from verifier.errors import RequestError
-from verifier.frontend._messages import Call, Cancel, Channel, FromCore, FromFrontEnd, Span
+from verifier.frontend._messages import Call, Cancel, FromCore, FromFrontEnd, Span
 from verifier.frontend._session import Session
 from verifier.regions import Region
 from verifier.v1 import verifier_pb2 as pb

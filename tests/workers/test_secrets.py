@@ -78,7 +78,7 @@ def test_a_devices_memory_keeps_no_key(device_id, manifest, build, constant_only
         batch = under(variable_batch([b"data"] * 50 if constant_only else [KEY] * 50), KEY)
         layout = lay_out([batch], len(KEY), plan.operations[VERIFY].outputs)
         write_parts(slot, layout, [batch], KEY)
-        job = Job(1, 0, 1, VERIFY, batch.key.parameters, None, layout)._replace(secret=secret)
+        job = Job(1, 0, 1, VERIFY, batch.key.parameters, None, layout, secret)
         pipeline.finish(pipeline.submit(instance, job))
         buffer = pipeline._streams[0]._columns.buffer
         copy = np.zeros(buffer.nbytes, np.uint8)

@@ -105,8 +105,9 @@ def test_a_fault_costs_one_process(start, tmp_path, fault, kind, problem):
 def test_every_batch_in_flight_fails_at_once(start, tmp_path):
     marker = tmp_path / "once"
     worker, watch = start(Fault(VERIFIES, after=1, hang=True, once=str(marker)), slots=4)
-    futures = [run(worker) for _ in range(4)]
+    futures = [run(worker)]
     until(marker.exists)
+    futures += [run(worker) for _ in range(3)]
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
     for future in futures:

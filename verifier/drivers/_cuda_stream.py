@@ -30,6 +30,12 @@ class CudaEvent:
         self._driver.use()
         self._driver.check("wait for an event", self._driver.api.cuEventSynchronize(self.handle))
 
+    def reached(self) -> bool:
+        """Whether `synchronize` would return or raise at once."""
+        self._driver.use()
+        (status,) = self._driver.api.cuEventQuery(self.handle)
+        return bool(status != self._driver.api.CUresult.CUDA_ERROR_NOT_READY)
+
     def elapsed_ns(self, earlier: Event) -> int:
         """Nanoseconds on the device between `earlier` and this one, both reached."""
         if not isinstance(earlier, CudaEvent):

@@ -62,6 +62,9 @@ class Event(Protocol):
     def synchronize(self) -> None:
         """Waits until the stream has reached it, without holding the interpreter lock. Raises BackendError."""
 
+    def reached(self) -> bool:
+        """Whether `synchronize` would return or raise at once."""
+
     def elapsed_ns(self, earlier: Event) -> int:
         """Nanoseconds on the device between `earlier` and this one, both reached."""
 

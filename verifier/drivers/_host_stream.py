@@ -26,13 +26,15 @@ class HostEvent:
     """A point in a stream: the time when it was reached, and whether the work before it had failed."""
 
     def __init__(self) -> None:
-        self._reached = threading.Event()
+        self._pending = threading.Lock()  # held until it is reached: made in a tenth of an Event's time
+        self._pending.acquire()
+        self._is_reached = False
         self._time_ns = 0
         self._error: BackendError | None = None
 
     def synchronize(self) -> None:
         """Waits until the stream has reached it. Raises BackendError where work before it failed."""
-        self._reached.wait()
+        self.wait()
         if self._error is not None:
             raise copy_of(self._error)
 
@@ -40,9 +42,19 @@ class HostEvent:
         """Nanoseconds between `earlier` and this one, both reached."""
         if not isinstance(earlier, HostEvent):
             raise TypeError("earlier: an event of another driver")
-        if not (self._reached.is_set() and earlier._reached.is_set()):
+        if not (self._is_reached and earlier._is_reached):
             raise BackendError("event: it is not reached yet")
         return self._time_ns - earlier._time_ns
+
+    def wait(self) -> None:
+        """Waits until the stream has reached it, whatever became of the work before it."""
+        if not self._is_reached:
+            with self._pending:
+                pass
+
+    def reached(self) -> bool:
+        """Whether `synchronize` would return or raise at once."""
+        return self._is_reached
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -50,7 +62,8 @@ class HostEvent:
     def _reach(self, error: BackendError | None) -> None:
         self._time_ns = time.perf_counter_ns()
         self._error = error
-        self._reached.set()
+        self._is_reached = True
+        self._pending.release()
 
 
 class HostStream:
@@ -112,7 +125,7 @@ class HostStream:
 
     def synchronize(self) -> None:
         """Waits for all work. Raises BackendError with the first failure, once."""
-        self.record()._reached.wait()
+        self.record().wait()
         error, self._error = self._error, None
         if error is not None:
             raise copy_of(error)

@@ -31,11 +31,12 @@ from verifier.api import (
     channel_options,
     tune_malloc,
 )
+from verifier.channel import Channel
 from verifier.config import Settings
 from verifier.errors import VerifierError
 from verifier.frontend._counts import FrontEndCounts
 from verifier.frontend._link import Link
-from verifier.frontend._messages import Answer, Channel, Drain, FromCore, Listening, Served
+from verifier.frontend._messages import Answer, Drain, FromCore, Listening, Served
 from verifier.frontend._proxy import Proxy
 from verifier.regions import map_memory
 from verifier.telemetry import Tracing, open_tracing, set_up_logs

@@ -13,7 +13,8 @@ import grpc
 import numpy as np
 
 from verifier.api import KINDS, ColumnarRequest, RefusedError, Status, request_digest, shared_columns
-from verifier.frontend._messages import Answer, Call, Cancel, Channel, FromFrontEnd, Span
+from verifier.channel import Channel
+from verifier.frontend._messages import Answer, Call, Cancel, FromFrontEnd, Span
 from verifier.frontend._places import Places
 from verifier.model import Bytes
 from verifier.regions import aligned

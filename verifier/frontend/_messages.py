@@ -1,11 +1,9 @@
-"""What a front end and the core say to each other: MessagePack with a length in front, on a Unix socket.
+"""What a front end and the core say to each other.
 
 The front end faces the network, so what it sends is data with a schema and nothing that is executed.
 """
 
 from __future__ import annotations
-
-from multiprocessing.connection import Connection
 
 import msgspec
 
@@ -13,7 +11,6 @@ __all__ = [
     "Answer",
     "Call",
     "Cancel",
-    "Channel",
     "Counts",
     "Denied",
     "Drain",
@@ -107,25 +104,3 @@ class Drain(msgspec.Struct, tag=7, array_like=True, frozen=True):
 
 FromFrontEnd = Call | Cancel | Listening | Counts
 FromCore = Answer | Served | Drain
-
-
-class Channel:
-    """One end of the socket. One thread reads; senders take turns under a lock of their own."""
-
-    def __init__(self, connection: Connection, receives: object) -> None:
-        """`receives`: the union of messages that may come."""
-        self._connection = connection
-        self._encoder = msgspec.msgpack.Encoder()
-        self._decoder = msgspec.msgpack.Decoder(receives)
-
-    def send(self, message: FromFrontEnd | FromCore) -> None:
-        """Raises OSError where the other end is gone."""
-        self._connection.send_bytes(self._encoder.encode(message))
-
-    def receive(self) -> object:
-        """Raises EOFError or OSError where the other end is gone, msgspec.DecodeError where it sends rubbish."""
-        return self._decoder.decode(self._connection.recv_bytes())
-
-    def close(self) -> None:
-        """Closes this end."""
-        self._connection.close()

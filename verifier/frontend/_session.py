@@ -18,8 +18,9 @@ import numpy as np
 import structlog
 
 from verifier.api import KINDS, ColumnarRequest, Given, Operations, Pending, serialized, status_of
+from verifier.channel import Channel
 from verifier.errors import RequestError
-from verifier.frontend._messages import Answer, Call, Cancel, Channel, Counts, FromCore, Listening
+from verifier.frontend._messages import Answer, Call, Cancel, Counts, FromCore, Listening
 from verifier.regions import Region
 
 __all__ = ["Session"]

@@ -15,10 +15,11 @@ from multiprocessing.connection import Connection
 import structlog
 
 from verifier.api import Operations
+from verifier.channel import Channel
 from verifier.config import Settings
 from verifier.errors import BackendError, ConfigError
 from verifier.frontend._child import Setup
-from verifier.frontend._messages import Channel, Counts, Drain, FromCore, FromFrontEnd, Listening, Served
+from verifier.frontend._messages import Counts, Drain, FromCore, FromFrontEnd, Listening, Served
 from verifier.frontend._ports import HeldPorts
 from verifier.frontend._session import Session
 from verifier.frontend._totals import FrontEndTotals

@@ -1,8 +1,14 @@
-"""What parent and child say to each other. Named tuples: they pickle fast, and a batch's latency holds two."""
+"""What parent and child say to each other.
+
+What is said of batches goes through a Channel, for a batch's latency holds two such messages; the rest, which is rare
+and holds images and options, is pickled on a connection of its own.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import msgspec
 
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeviceUnavailableError, PluginError, VerifierError
@@ -21,6 +27,7 @@ __all__ = [
     "Load",
     "MapRegion",
     "OperationPlan",
+    "Order",
     "Plan",
     "Problem",
     "Ready",
@@ -100,7 +107,7 @@ class Ready(NamedTuple):
     """From the child: done."""
 
 
-class Job(NamedTuple):
+class Job(msgspec.Struct, tag=1, array_like=True, frozen=True):
     """To the child: a batch that lies in a slot."""
 
     ticket: int
@@ -114,7 +121,7 @@ class Job(NamedTuple):
     borrowed: tuple[Borrowed, ...] = ()  # what is to be read in regions, in rising order
 
 
-class MapRegion(NamedTuple):
+class MapRegion(msgspec.Struct, tag=2, array_like=True, frozen=True):
     """To the child, in front of the first batch that needs it, with a descriptor behind it."""
 
     region: int
@@ -122,13 +129,13 @@ class MapRegion(NamedTuple):
     changeable: bool
 
 
-class UnmapRegion(NamedTuple):
+class UnmapRegion(msgspec.Struct, tag=3, array_like=True, frozen=True):
     """To the child, behind the last batch that needed it."""
 
     region: int
 
 
-class Done(NamedTuple):
+class Done(msgspec.Struct, tag=4, array_like=True, frozen=True):
     """From the child: the slot holds the results."""
 
     ticket: int
@@ -136,14 +143,14 @@ class Done(NamedTuple):
     stages: StageTimes | None = None
 
 
-class Failed(NamedTuple):
+class Failed(msgspec.Struct, tag=5, array_like=True, frozen=True):
     """From the child: the slot holds nothing to be read."""
 
     ticket: int
     problem: Problem
 
 
-class Late(NamedTuple):
+class Late(msgspec.Struct, tag=6, array_like=True, frozen=True):
     """From the child: the deadline had passed before the batch was begun."""
 
     ticket: int
@@ -152,3 +159,4 @@ class Late(NamedTuple):
 Request = Hello | Load | Unload
 Reply = DeviceInfo | Ready | Problem
 Answer = Done | Failed | Late
+Order = Job | MapRegion | UnmapRegion | None  # None: there are no more

@@ -12,6 +12,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing import reduction
 
+import msgspec
+
+from verifier.channel import Channel
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeadlineError
 from verifier.model import Batch, BatchKey, BatchResult
@@ -94,9 +97,10 @@ class Process:
         memory = Slots.create(options.slots, options.slot_bytes)
         try:
             self._slots = Slots(memory, options.slots, options.slot_bytes).slots
-            self._popen, self._control, self._batches = spawn_worker(device_id, memory)
+            self._popen, self._control, batches = spawn_worker(device_id, memory)
         finally:
             os.close(memory)
+        self._batches = Channel(batches, Answer)
         self._reader = threading.Thread(target=self._read, name=f"{device_id} results", daemon=True)
         self._reader.start()
 
@@ -182,7 +186,7 @@ class Process:
         for number, region in regions.items():
             if number not in self._mapped:
                 self._batches.send(MapRegion(number, region.nbytes, region.changeable))
-                reduction.send_handle(self._batches, region.fd, self.pid)
+                reduction.send_handle(self._batches.connection, region.fd, self.pid)
                 self._mapped.add(number)
 
     def unmap(self, number: int) -> None:
@@ -314,9 +318,12 @@ class Process:
     def _read(self) -> None:
         while True:
             try:
-                answer: Answer = self._batches.recv()
+                answer: Answer = self._batches.receive()
             except (EOFError, OSError):
                 self.lose("died")
+                return
+            except msgspec.DecodeError as error:
+                self.lose("sticky", f"its process sent what is no answer: {error}")
                 return
             self._take(answer)
 

@@ -247,6 +247,10 @@ Result cuEventSynchronize(void* event) {
     CURRENT(event);
     return OK;
 }
+Result cuEventQuery(void* event) {
+    CURRENT(event);
+    return OK;
+}
 Result cuEventDestroy_v2(void* event) {
     CURRENT(event);
     free(event);
