@@ -1,8 +1,10 @@
 """A daemon with the router on: from the scheduler's door (suite `daemon`), and from a caller's (suite `e2e`).
 
-sm2-verify-8192-latency-daemon   in the daemon's process: queue, router, worker process, verdicts
-sm2-verify-8192-latency-grpc     by a unary call over a Unix socket, parsing and serialising included
-sm2-verify-unknown-grpc          several callers at once, each with one call after the other
+sm2-verify-8192-latency-daemon           in the daemon's process: queue, router, worker process, verdicts
+sm2-verify-enrolled-8192-latency-daemon  the same with keys of a registered set, named by index: their tables stand on
+                                         every device before anything is timed
+sm2-verify-8192-latency-grpc             by a unary call over a Unix socket, parsing and serialising included
+sm2-verify-unknown-grpc                  several callers at once, each with one call after the other
 """
 
 from __future__ import annotations
@@ -21,18 +23,22 @@ import numpy as np
 from node_adapter.local import private_overrides
 from verifier.bench.records import Record
 from verifier.bench.rig import columns_of
-from verifier.bench.signatures import SignatureSet, make_signatures
+from verifier.bench.signatures import FAULTS, SignatureSet, make_signatures
 from verifier.config import load_settings
 from verifier.daemon import Daemon
 from verifier.drivers import DeviceInfo
 from verifier.errors import SelfTestError
-from verifier.model import Batch
+from verifier.keys import KeySet, NamedBatch
+from verifier.model import Batch, Column
 from verifier.v1 import verifier_pb2, verifier_pb2_grpc
 
 __all__ = ["daemon_records", "e2e_records", "running_daemon"]
 
 CALLERS = 4
 SETTLE_S = 30.0
+TABLES_S = 120.0  # until the tables of all keys stand
+KEYS, KEYS_CPU = 1000, 64  # that are registered
+KEY_FAULTS = frozenset({"negated key", "key off the curve", "x not below p"})  # a registered set has other keys
 ALGORITHM, CASE = "SM2", "sm2-verify"
 
 
@@ -63,7 +69,46 @@ def daemon_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], run
             result = daemon.core.scheduler.submit(batch, caller="bench").result()
             _check_bits(result.valid, made)
 
-        yield _latency(once, info, items, runs, "daemon", ())
+        yield _latency(CASE, once, info, items, runs, "daemon", ())
+    yield _enrolled(daemon, info, sizes[-1], runs)
+
+
+def _enrolled(daemon: Daemon, info: DeviceInfo, items: int, runs: int) -> Record:
+    """Latency of one batch at a time whose keys are named, and stand in tables on the devices."""
+    tables = daemon.core.tables
+    if tables is None:
+        raise SelfTestError(f"{CASE}-enrolled: this daemon keeps no tables")
+    faults = [name for name in FAULTS if name not in KEY_FAULTS]
+    made = make_signatures(ALGORITHM, items, keys=KEYS_CPU if info.unified else KEYS, fault_share=0.01, faults=faults)
+    rows, indices = np.unique(made.keys, axis=0, return_inverse=True)
+    keys = KeySet.of(ALGORITHM, "RAW_XY", len(rows), Column.fixed("key", rows.ravel(), 64, len(rows)))
+    tables.register(keys)
+    end = time.monotonic() + TABLES_S
+    while not keys.view.whole:
+        if time.monotonic() > end:
+            raise SelfTestError(f"{CASE}-enrolled: the tables of {len(rows)} keys took longer than {TABLES_S:g} s")
+        time.sleep(0.01)
+    resolved = daemon.core.registry.resolve("verify", ALGORITHM)
+    columns, key_at = {**columns_of(made), "key": Column.absent()}, resolved.operation.inputs.index("key")
+    batch = NamedBatch(
+        resolved.key({}),
+        items,
+        tuple(columns[name] for name in resolved.operation.inputs),
+        key_at,
+        keys,
+        indices.reshape(-1).astype(np.uint32),
+        np.empty(0, np.uint32),
+    )
+
+    def once() -> None:
+        _check_bits(daemon.core.named.submit(batch, caller="bench").result().valid, made)
+
+    before = tables.stats()[ALGORITHM].hits
+    record = _latency(f"{CASE}-enrolled", once, info, items, runs, "daemon", (), {"keys": len(rows)})
+    if tables.stats()[ALGORITHM].hits == before:
+        raise SelfTestError(f"{CASE}-enrolled: the daemon did not go by its tables")
+    tables.release(keys)
+    return record
 
 
 def e2e_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], batch: int, runs: int) -> Iterator[Record]:
@@ -77,7 +122,7 @@ def e2e_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], batch:
             def once(request: Any = request, made: SignatureSet = made) -> None:
                 _check_bits(np.frombuffer(stub.Verify(request).valid, np.uint8), made)
 
-            yield _latency(once, info, items, runs, "grpc", ("gRPC",))
+            yield _latency(CASE, once, info, items, runs, "grpc", ("gRPC",))
         made = make_signatures(ALGORITHM, min(batch, 1 << 16), fault_share=0.01).tiled(batch)
         request = _request(made)
         seconds = []
@@ -109,7 +154,14 @@ def e2e_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], batch:
 
 
 def _latency(
-    once: Callable[[], None], info: DeviceInfo, items: int, runs: int, where: str, more: tuple[str, ...]
+    case: str,
+    once: Callable[[], None],
+    info: DeviceInfo,
+    items: int,
+    runs: int,
+    where: str,
+    more: tuple[str, ...],
+    settings: dict[str, str | int | float] | None = None,
 ) -> Record:
     for _ in range(2):
         once()
@@ -118,8 +170,9 @@ def _latency(
         started = time.perf_counter()
         once()
         seconds.append(time.perf_counter() - started)
-    name = f"{CASE}-{items}-latency-{where}{_suffix(info)}"
-    return Record.of_times(name, info, items, seconds, items, unit="s", includes=(*_path(info), *more))
+    name = f"{case}-{items}-latency-{where}{_suffix(info)}"
+    includes = (*_path(info), *more)
+    return Record.of_times(name, info, items, seconds, items, unit="s", includes=includes, settings=settings)
 
 
 def _request(made: SignatureSet) -> Any:

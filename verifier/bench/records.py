@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shlex
@@ -62,8 +63,15 @@ class Record:
         limit: tuple[str, float] | None = None,
         settings: dict[str, str | int | float] | None = None,
     ) -> Record:
-        """A record of `work` (items, bits, ...) done in each of `seconds`; with unit "s" the time itself counts."""
-        values = list(seconds) if unit == "s" else [work / each for each in seconds]
+        """A record of `work` (items, bits, ...) done in each of `seconds`.
+
+        With unit "s" the time itself counts, and the settings have `p99`: seconds that 99 in 100 runs take at most,
+        of fewer runs the slowest.
+        """
+        values = [work / each for each in seconds]
+        if unit == "s":
+            values = list(seconds)
+            settings = {**(settings or {}), "p99": sorted(values)[math.ceil(0.99 * len(values)) - 1]}
         return cls.of_rates(
             case, device, batch, values, unit=unit, includes=includes, limit=limit, settings=settings, seconds=seconds
         )
