@@ -1,6 +1,7 @@
 """From and to page-locked memory: what chunk sizes and streams give of the link both ways, for one cipher or several.
 
     python bench/cipher_link.py cuda:0 [--case 'cipher-aes*'] [--mib 256] [--runs 9]
+    python bench/cipher_link.py cuda:0 --case 'cipher-aes-128-ctr' --timeline
 
 One line a setting, with equal chunks and with such as grow and shrink again, which take turns: gigabits a second one
 way, its share of the copy rate both ways that was measured just before, and the time that giving the batch's orders
@@ -62,14 +63,30 @@ def measure(device: str, cipher: Cipher, mib: int, runs: int, copy_both: float) 
                 )
 
 
+def timeline(device: str, cipher: Cipher, mib: int) -> None:
+    """When each chunk does what."""
+    data = np.zeros(((mib << 20) // cipher.stripe_bytes, cipher.stripe_bytes), np.uint8)
+    with Rig(device, ROOT / "plugins" / cipher.plugin, COMMON, slot_bytes=(3 * mib + 64) << 20) as rig:
+        slot = fill_cipher(cipher, rig, cipher.operation, data, bytes(range(cipher.key_bytes)))
+        print(f"{cipher.name}, {mib} MiB: in, kernels, out, end in ms")
+        for size, times in rig.timeline(slot, WorkerOptions()):
+            print(f"{size:12,}  " + "  ".join(f"{1e3 * each:7.3f}" for each in times), flush=True)
+
+
 def main() -> None:
     """Runs it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("device")
     parser.add_argument("--case", default="*")
     parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--timeline", action="store_true", help="of the chunks, with the default settings")
     parser.add_argument("--runs", type=int, default=9)
     arguments = parser.parse_args()
+    if arguments.timeline:
+        for cipher in CIPHERS:
+            if fnmatch(cipher.name, arguments.case):
+                timeline(arguments.device, cipher, arguments.mib)
+        return
     with Rig(arguments.device, CEILINGS, COMMON, slot_bytes=512 << 20) as rig:
         limits = measure_limits(rig)
     if not limits.copy_both:

@@ -2,6 +2,7 @@
 
     python bench/pipeline_settings.py cuda:0                the tables of docs/performance.md
     python bench/pipeline_settings.py cuda:0 --algorithm ECDSA_SECP256K1 --runs 21
+    python bench/pipeline_settings.py cuda:0 --algorithm SM2 --timeline
     python bench/pipeline_settings.py cpu --items 4096
 
 Medians, transfers from page-locked memory included; answers are checked before anything is timed. A flat plan and one
@@ -62,12 +63,25 @@ def main() -> None:
     parser.add_argument("device")
     parser.add_argument("--items", type=int, default=1 << 20, help="of the largest batch")
     parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--timeline", action="store_true", help="of the largest batch's chunks, and nothing else")
     parser.add_argument("--algorithm", choices=PLUGIN_OF, action="append", help="only these")
     options = parser.parse_args()
     for algorithm in options.algorithm or PLUGIN_OF:
         made = make_signatures(algorithm, min(options.items, 1 << 16))
         with open_rig(options.device, algorithm) as rig:
-            measure(rig, made, options.items, options.runs)
+            if options.timeline:
+                timeline(rig, made, options.items)
+            else:
+                measure(rig, made, options.items, options.runs)
+
+
+def timeline(rig: Rig, made: SignatureSet, items: int) -> None:
+    """When each chunk does what, with either kind of plan."""
+    slot = loaded(rig, made, items)
+    for ramp in RAMPS:
+        print(f"{made.algorithm} {items:,} items, ramp {ramp}: in, kernels, out, end in ms")
+        for size, times in rig.timeline(slot, WorkerOptions(chunk_ramp=ramp)):
+            print(f"{size:12,}  " + "  ".join(f"{1e3 * each:7.3f}" for each in times), flush=True)
 
 
 def measure(rig: Rig, made: SignatureSet, largest: int, runs: int) -> None:

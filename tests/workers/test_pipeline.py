@@ -259,15 +259,11 @@ def test_a_batch_on_an_idle_device_begins_with_what_is_no_whole_round(open_bench
     chunk = chunk_of(bench, VERIFY)
     batch = fixed_batch(np.zeros((chunk + 20, 1), np.uint8))
 
-    def sizes(of: Submitted) -> list[int]:
-        return bench.pipeline._sizes(bench.instance.operations[VERIFY], of.job)
-
-    first = bench.submit(VERIFY, [batch], 0)
-    assert sizes(first) == [chunk, 20]
-    second = bench.submit(VERIFY, [batch], 1)
+    first, second = (bench.submit(VERIFY, [batch], slot) for slot in (0, 1))
     for submitted in (first, second):
         check_verify(batch, bench.finish(submitted, [batch])[0])
-    assert sizes(second) == [32, chunk - 12]
+    assert first.sizes == [32, chunk - 12]
+    assert second.sizes == [chunk, 20]
 
 
 def test_how_the_time_divides_is_measured_on_some_batches(device_id, small_chunks):

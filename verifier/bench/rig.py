@@ -30,6 +30,7 @@ from verifier.workers._instance import Instance
 from verifier.workers._layout import lay_out, write_parts
 from verifier.workers._messages import Job, OperationPlan, Plan
 from verifier.workers._pipeline import Pipeline
+from verifier.workers._stages import MEASURE_EVERY
 
 __all__ = ["Rig", "Slot", "columns_of"]
 
@@ -181,6 +182,22 @@ class Rig:
                     if run >= warm_up:
                         times.append((ordered, time.perf_counter() - started))
         return found
+
+    def timeline(self, slot: Slot, settings: WorkerOptions) -> list[tuple[int, list[float]]]:
+        """Items of each chunk, in order, and seconds from the batch's first order on the device until its copies in
+        could begin, its kernels, its copies out, and its end. The events in between cost some microseconds each.
+
+        Empty on a device that works in place.
+        """
+        with closing(Pipeline(self.driver, [self.memory], settings)) as pipeline:
+            for _ in range(MEASURE_EVERY):
+                pipeline.finish(pipeline.submit(self.instance, slot.job))
+            submitted = pipeline.submit(self.instance, slot.job)
+            for end in submitted.ends:
+                end.synchronize()
+            reached = [[event.elapsed_ns(submitted.start) / 1e9 for event in mark.events] for mark in submitted.marks]
+            pipeline.finish(submitted)
+        return list(zip(submitted.sizes, reached, strict=not self.info.unified))
 
     def kernel_times(self, slot: Slot, runs: int, warm_up: int = 1) -> list[float]:
         """Seconds on the device of all stages over the whole batch at once, its columns being there already."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from verifier.drivers._abi import BatchStruct
 from verifier.drivers._driver import Driver, Event, Stream
 from verifier.errors import BackendError
@@ -43,7 +41,7 @@ def _events(marks: Iterable[ChunkMarks]) -> list[Event]:
 
 @dataclass(slots=True)
 class Submitted:
-    """A batch on the device: where it began and where each of its streams ends.
+    """A batch on the device: where it began and where it ends, and the items of its chunks.
 
     `stages` is how its time divides, once it is finished and where it was measured.
     """
@@ -51,12 +49,9 @@ class Submitted:
     job: Job
     start: Event
     ends: list[Event]
+    sizes: list[int]
     marks: list[ChunkMarks] = field(default_factory=list)
     stages: StageTimes | None = None
-
-    def done(self) -> bool:
-        """Whether `finish` would not wait."""
-        return all(end.reached() for end in self.ends)
 
 
 @dataclass(slots=True)
@@ -117,7 +112,7 @@ class Pipeline:
         operation = instance.operations[job.operation]
         if self._unified:
             layout = self._regions.in_place(self._slots[job.slot], job.layout, job.borrowed)
-            job = msgspec.structs.replace(job, layout=layout, borrowed=())
+            job = job._replace(layout=layout, borrowed=())
         start: Event | None = None
         used: dict[int, PipelineStream] = {}
         ends: list[Event] = []
@@ -148,7 +143,7 @@ class Pipeline:
             ends.append(last.record())
             assert start is not None
             self._submitted += 1
-            return Submitted(job, start, ends, marks)
+            return Submitted(job, start, ends, sizes, marks)
         except BaseException:
             if start is not None:
                 ends.append(start)
