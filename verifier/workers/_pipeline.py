@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from verifier.drivers._abi import BatchStruct
 from verifier.drivers._driver import Driver, Event, Stream
 from verifier.errors import BackendError
@@ -52,6 +54,10 @@ class Submitted:
     sizes: list[int]
     marks: list[ChunkMarks] = field(default_factory=list)
     stages: StageTimes | None = None
+
+    def done(self) -> bool:
+        """Whether `finish` would not wait."""
+        return all(end.reached() for end in self.ends)
 
 
 @dataclass(slots=True)
@@ -112,7 +118,7 @@ class Pipeline:
         operation = instance.operations[job.operation]
         if self._unified:
             layout = self._regions.in_place(self._slots[job.slot], job.layout, job.borrowed)
-            job = job._replace(layout=layout, borrowed=())
+            job = msgspec.structs.replace(job, layout=layout, borrowed=())
         start: Event | None = None
         used: dict[int, PipelineStream] = {}
         ends: list[Event] = []
