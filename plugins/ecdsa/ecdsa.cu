@@ -100,8 +100,8 @@ DEVICE void finish_enrolled(const Batch& batch, const Lane& lane, u32 item) {
     ITEM_STAGE(prefix##_tabulate, tabulate<C>, TABULATE_THREADS, 1)           \
     ITEM_STAGE(prefix##_enroll, enroll<C>, 128, 1)                            \
     ITEM_STAGE(prefix##_prepare_enrolled, prepare_enrolled<C>, 128, 1)        \
-    ITEM_STAGE(prefix##_verify_enrolled, verify_enrolled<C>, ENROLLED_THREADS, 1) \
-    ITEM_STAGE(prefix##_finish_enrolled, finish_enrolled<C>, ENROLLED_THREADS, 1)
+    ITEM_STAGE(prefix##_verify_enrolled, verify_enrolled<C>, ENROLLED_THREADS, ENROLLED_BLOCKS) \
+    ITEM_STAGE(prefix##_finish_enrolled, finish_enrolled<C>, ENROLLED_THREADS, ENROLLED_BLOCKS)
 
 ENROLLED_STAGES(p256, P256Curve)
 ENROLLED_STAGES(secp256k1, Secp256k1Curve)

@@ -74,7 +74,7 @@ STATE_STAGE(sm2_empty_slots, empty_slot, Slots::SLOTS, 128)
 ITEM_STAGE(sm2_tabulate, tabulate, TABULATE_THREADS, 1)
 ITEM_STAGE(sm2_enroll, enroll, 128, 1)
 ITEM_STAGE(sm2_prepare_enrolled, prepare<true>, 128, 3)
-ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, 1)
-ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, ENROLLED_THREADS, 1)
+ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
+ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
 
 #endif
