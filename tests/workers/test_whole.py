@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,8 +15,12 @@ from verifier.drivers import open_driver
 from verifier.drivers.fake import Fault, open_fake
 from verifier.errors import BackendError
 from verifier.model import Batch, BatchKey, BatchResult, Code, Column
+from verifier.regions import Region, map_memory
+from verifier.workers._borrowed import find_borrowed
+from verifier.workers._layout import lay_out
 
 MASK = 0
+RESULT_S = 60.0
 WIDTH = 256
 KEY = b"a key that shows"
 CHUNK = {"streams": 3, "chunk_both_ways_bytes": 32 * (WIDTH + 4), "unified_chunk_items": 64}
@@ -73,6 +79,25 @@ def test_batches_in_flight_have_constants_and_codes_of_their_own(device_id, open
         submitted = [bench.submit(MASK, [batch], slot) for slot, batch in enumerate(batches)]
         for each, batch in zip(submitted, batches, strict=True):
             check(batch, bench.finish(each, [batch])[0])
+
+
+def test_data_that_stays_in_a_region(device_id, make_worker, mask):
+    worker = make_worker(device_id, **CHUNK)
+    worker.start()
+    worker.load(1, *mask(worker.device.target))
+    batch = batch_of(1000)
+    data, counters = batch.inputs
+    fd = os.memfd_create("test")
+    os.truncate(fd, 1 << 20)
+    region = Region(fd, 1 << 20, changeable=False)
+    try:
+        map_memory(region.fd, region.nbytes)[1001:][: data.data.size] = data.data
+        place = region.memory[1001:][: data.data.size]
+        there = replace(batch, inputs=(replace(data, data=place, region=region), counters))
+        assert find_borrowed(lay_out([there], len(KEY), (WIDTH,)), there.key, [there])
+        check(batch, worker.run(1, MASK, there.key, [there]).result(RESULT_S)[0])
+    finally:
+        region.retire()
 
 
 def test_a_constant_comes_in_once_and_codes_go_out_once(open_bench):
