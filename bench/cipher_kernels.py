@@ -1,6 +1,6 @@
 """Ciphers on one device: known answers first, then the rate of every bulk kernel with its data on the device.
 
-    python bench/cipher_kernels.py DEVICE [--plugins aes,sm4] [--variants] [--tunables] [--build 'strided*']
+    python bench/cipher_kernels.py DEVICE [--plugins aes,sm4] [--variants] [--tunables] [--build 'default*']
                                    [--mib 256] [--build-only] [--json FILE]
 
 The rates are of the stages and of nothing else: no copies. One line a kernel: gigabits a second of payload, at the

@@ -119,14 +119,13 @@ def builds_of(table: str, kind: str) -> list[Build]:
             "kuznyechik": [("tables", "tables_global", {}), ("bit-sliced", "", {})],
             "hight": [("reference", "reference", {}), ("byte-sliced", "bytes", {}), ("bit-sliced", "", {})],
         }[table]
-    sliced: list[Build] = [("bit-sliced", "", {}), ("bit-sliced, strided", "strided", {})]
+    sliced: list[Build] = [("bit-sliced, first form", "sliced", {}), ("bit-sliced", "", {})]
+    logic: Build = ("bit-sliced, by logic alone", "", {"MULTIPLIED": 0})
     if table == "skinny":
-        uniform: Build = ("bit-sliced, strided, uniform masks", "strided", {"UNIFORM_MASKS": 1})
-        return [("T-tables in constant memory", "tables_constant", {}), *sliced, uniform]
+        return [("T-tables in constant memory", "tables_constant", {}), *sliced, logic]
     if table == "hight":
         ways = ("reference", "reference_in_a_row", "bytes", "bytes_in_a_row")
-        uniform = ("bit-sliced, strided, uniform masks", "strided", {"UNIFORM_MASKS": 1})
-        return [*((way.replace("_", " "), way, {}) for way in ways), *sliced, uniform]
+        return [*((way.replace("_", " "), way, {}) for way in ways), *sliced, logic]
     places = ("tables_global", "tables_constant", "tables_shared")
     threads = (32, 64, 128, 256, 512, 1024)
     tables: list[Build] = [
@@ -134,7 +133,7 @@ def builds_of(table: str, kind: str) -> list[Build]:
         for place in places
         for n in threads
     ]
-    return [*tables, *sliced, ("bit-sliced, strided, 8 bytes a pass", "strided", {"BYTES_A_PASS": 8})]
+    return [*tables, *sliced, logic]
 
 
 def measure(table: str, device: str, runs: int, report: Callable[[str], None]) -> Iterator[Figure]:

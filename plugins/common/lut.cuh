@@ -31,6 +31,22 @@ DEVICE Word lut2(Word a, Word b) {
 #else
 #define NAMED_LOGIC 0
 #endif
+
+// What the multiplier's pipe of a GPU, which sliced ciphers leave idle, takes off the logic pipe, which bounds them: 0
+// nothing, 1 the shifts of transposes, 2 also additions of round keys.
+#if NAMED_LOGIC && TARGET_GPU
+#ifndef MULTIPLIED
+#if defined(UNIFORM_MASKS) && UNIFORM_MASKS  // which is another way for the keys
+#define MULTIPLIED 1
+#else
+#define MULTIPLIED 2
+#endif
+#endif
+#else
+#undef MULTIPLIED
+#define MULTIPLIED 0
+#endif
+
 // A mask as a word, in every lane.
 DEVICE Word all_lanes(u32 mask) {
 #if TARGET_GPU
@@ -40,7 +56,13 @@ DEVICE Word all_lanes(u32 mask) {
 #endif
 }
 
-enum : u32 { XOR3 = 0x96, XNOR3 = 0x69, MAJORITY = 0xe8 };
+// x ^= mask, by the logic pipe unless `masks` has another way (modes_strided.cuh).
+template <class Masks>
+DEVICE void add_mask(Word& x, u32 mask, const Masks&) {
+    x ^= mask;
+}
+
+enum : u32 { XOR3 = 0x96, XNOR3 = 0x69, XNOR2 = 0xc3, MAJORITY = 0xe8, SELECT = 0xe4 };  // SELECT: of a and b where c is 1 and 0
 
 // Bit 4p + 2q + r of TABLE is the value for the bits p, q and r of a, b and c.
 template <u32 TABLE>

@@ -4,8 +4,9 @@
 // A warp's groups of 32 stripes lie a whole grid apart, so that all schedulers get the same number of them to one;
 // where a batch is no multiple of 32 the last group begins earlier and does some stripes once more, to the same
 // result. Data that is added behind the cipher is loaded a few stripes at a time, since a load is not moved before an
-// earlier store. Round keys are masks in shared memory, or, with UNIFORM_MASKS, bits that the uniform datapath makes
-// masks of beside the logic.
+// earlier store. Round keys are masks in shared memory, added by multiplications where MULTIPLIED (lut.cuh) says so, or,
+// with UNIFORM_MASKS, bits that the uniform datapath makes masks of beside the logic. With FETCH_AHEAD data is asked for
+// before it is loaded.
 #pragma once
 #include "modes.cuh"
 
@@ -13,6 +14,9 @@
 
 #ifndef UNIFORM_MASKS
 #define UNIFORM_MASKS 0
+#endif
+#ifndef FETCH_AHEAD
+#define FETCH_AHEAD !UNIFORM_MASKS  // compilers give the uniform datapath up for it
 #endif
 
 // A word that is the same in all lanes, or zero, so that the compiler knows. From sm_80 on.
@@ -45,6 +49,84 @@ DEVICE OpenedBits<COUNT> opened(MaskBits bits) {
     FULL_UNROLL
     for (u32 i = 0; i < (COUNT + 7) / 8; i++) held.word[i] = same_in_warp(bits.words[i]);
     return held;
+}
+
+// Masks in shared memory. One is added as x * sign + mask, where sign = mask * two + 1 is 1 or -1: two multiply-adds.
+// `two` comes from where the compiler does not see it: it would make a shift of the first, for the logic pipe.
+struct Multipliers {
+    const Quad* quads;
+    u32 two;
+
+    __device__ __forceinline__ const Quad& operator[](u32 index) const { return quads[index]; }
+};
+
+DEVICE Multipliers operator+(Multipliers masks, u32 quads) { return {masks.quads + quads, masks.two}; }
+DEVICE Multipliers& operator+=(Multipliers& masks, u32 quads) { return masks = masks + quads; }
+DEVICE Multipliers& operator-=(Multipliers& masks, u32 quads) { return masks = {masks.quads - quads, masks.two}; }
+
+template <u32 COUNT>
+DEVICE Multipliers opened(Multipliers masks) {
+    return masks;
+}
+
+DEVICE void add_mask(Word& x, u32 mask, const Multipliers& masks) {
+#if defined(GPU_EMULATED)
+    x = x * (mask * masks.two + 1) + mask;
+#else
+    asm("{\n\t"
+        ".reg .u32 sign;\n\t"
+        "mad.lo.u32 sign, %1, %2, 1;\n\t"
+        "mad.lo.u32 %0, %0, sign, %1;\n\t"
+        "}"
+        : "+r"(x)
+        : "r"(mask), "r"(masks.two));
+#endif
+}
+
+// x >> SHIFT as the upper half of a product.
+template <u32 SHIFT>
+DEVICE u32 shifted_down(u32 x) {
+#if MULTIPLIED && !defined(GPU_EMULATED)
+    u32 high;
+    asm("mul.hi.u32 %0, %1, %2;" : "=r"(high) : "r"(x), "n"(1u << (32 - SHIFT)));
+    return high;
+#else
+    return x >> SHIFT;
+#endif
+}
+
+// The fields of a SHIFT above those of `fields`, and those of b in `fields`, change places.
+template <u32 SHIFT>
+DEVICE void change_fields(u32& a, u32& b, u32 fields) {
+    const u32 up = b << SHIFT, down = shifted_down<SHIFT>(a);
+    a = lut<SELECT>(a, up, fields);
+    b = lut<SELECT>(down, b, fields);
+}
+
+// transpose32 (bitslice.cuh) with two functions an exchange, where `exchange` has three.
+DEVICE void turn32(u32* x) {
+    FULL_UNROLL
+    for (u32 i = 0; i < 16; i++) {
+        const u32 a = x[i], b = x[i + 16];
+        x[i] = __byte_perm(a, b, 0x5410);
+        x[i + 16] = __byte_perm(a, b, 0x7632);
+    }
+    FULL_UNROLL
+    for (u32 i = 0; i < 32; i++) {
+        if (i & 8) continue;
+        const u32 a = x[i], b = x[i + 8];
+        x[i] = __byte_perm(a, b, 0x6240);
+        x[i + 8] = __byte_perm(a, b, 0x7351);
+    }
+    FULL_UNROLL
+    for (u32 i = 0; i < 32; i++)
+        if (!(i & 4)) change_fields<4>(x[i], x[i + 4], 0x0f0f0f0f);
+    FULL_UNROLL
+    for (u32 i = 0; i < 32; i++)
+        if (!(i & 2)) change_fields<2>(x[i], x[i + 2], 0x33333333);
+    FULL_UNROLL
+    for (u32 i = 0; i < 32; i++)
+        if (!(i & 1)) change_fields<1>(x[i], x[i + 1], 0x55555555);
 }
 
 // Counters in sliced form where stripe i begins 32 * i blocks behind `base`, the low word of the warp's first counter,
@@ -91,6 +173,17 @@ struct StridedGroup {
         }
     }
 
+    // Asks for so many bytes to be in the second-level cache when they are loaded.
+    DEVICE void fetch(const u8* from, u32 bytes, u32 lane) {
+#if FETCH_AHEAD && !defined(GPU_EMULATED)
+        FULL_UNROLL
+        for (u32 i = 0; i < STRIPE / 128; i++) {
+            const u32 at = (32 * i + lane) * 128;
+            if (at < bytes) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
+        }
+#endif
+    }
+
     // One block of each of 32 stripes.
     template <u32 BITS>
     DEVICE void slice_blocks(u32 (&s)[BITS], const u32 (&blocks)[32][BITS / 32]) {
@@ -98,7 +191,7 @@ struct StridedGroup {
         for (u32 j = 0; j < BITS / 32; j++) {
             FULL_UNROLL
             for (u32 i = 0; i < 32; i++) s[32 * j + i] = blocks[i][j];
-            transpose32(s + 32 * j);
+            turn32(s + 32 * j);
         }
     }
 
@@ -134,6 +227,16 @@ struct StridedGroup {
         constexpr u32 BITS = C::BITS, WORDS = BITS / 32, BLOCK = BITS / 8;
         auto& keys = *(typename C::Keys*)shared_memory;
         Quad* const masks = shared_memory + quads(sizeof(typename C::Keys));
+        const u32 lane = threadIdx.x % 32;
+        const u32 last = batch.items < 32 ? batch.items - 1 : 31;  // of a group
+        const u32 groups = (batch.items + 31) / 32, stride = gridDim.x * (THREADS / 32);
+        // Warps stay together to the end, which the compiler must see; those without a group do the last one too.
+        const auto begin_of = [&](u32 base) {
+            const u32 group = base + threadIdx.x / 32 < groups ? base + threadIdx.x / 32 : groups - 1;
+            return 32 * group + last < batch.items ? 32 * group : batch.items - 1 - last;
+        };
+        if (MODE != CTR)
+            fetch(batch.inputs[0].data + (u64)begin_of(blockIdx.x * (THREADS / 32)) * STRIPE, (last + 1) * STRIPE, lane);
         if (threadIdx.x == 0)
             C::template schedule<DECRYPT>(keys, batch.state, batch.constant, (u32)batch.constant_bytes, batch.parameters[0]);
         __syncthreads();
@@ -147,14 +250,12 @@ struct StridedGroup {
             }
         }
         __syncthreads();
-        const u32 lane = threadIdx.x % 32;
-        const u32 last = batch.items < 32 ? batch.items - 1 : 31;  // of a group
-        const u32 groups = (batch.items + 31) / 32;
+#if !UNIFORM_MASKS && MULTIPLIED > 1
+        const u32 two = same_in_warp(2);
+#endif
         NO_UNROLL
-        for (u32 base = blockIdx.x * (THREADS / 32); base < groups; base += gridDim.x * (THREADS / 32)) {
-            // Warps stay together to the end, which the compiler must see; those without a group do the last one too.
-            const u32 group = base + threadIdx.x / 32 < groups ? base + threadIdx.x / 32 : groups - 1;
-            const u32 begin = 32 * group + last < batch.items ? 32 * group : batch.items - 1 - last;
+        for (u32 base = blockIdx.x * (THREADS / 32); base < groups; base += stride) {
+            const u32 begin = begin_of(base);
             const u8* const in = batch.inputs[0].data + (u64)begin * STRIPE + lane * BLOCK;
             const u8* const chain = batch.inputs[1].data + (u64)begin * BLOCK;
             u8* const out = batch.outputs[0] + (u64)begin * STRIPE + lane * BLOCK;
@@ -168,6 +269,8 @@ struct StridedGroup {
             }
 #if UNIFORM_MASKS
             const MaskBits round_keys = {(const u32*)masks};
+#elif MULTIPLIED > 1
+            const Multipliers round_keys = {masks, two};
 #else
             const Quad* const round_keys = masks;
 #endif
@@ -175,8 +278,11 @@ struct StridedGroup {
                 C::decrypt(s, round_keys, keys);
             else
                 C::encrypt(s, round_keys, keys);
+            if (MODE == CTR || base + stride < groups)
+                fetch(batch.inputs[0].data + (u64)(MODE == CTR ? begin : begin_of(base + stride)) * STRIPE,
+                      (last + 1) * STRIPE, lane);
             FULL_UNROLL
-            for (u32 j = 0; j < WORDS; j++) transpose32(s + 32 * j);
+            for (u32 j = 0; j < WORDS; j++) turn32(s + 32 * j);
             FULL_UNROLL
             for (u32 first = 0; first < 32; first += AHEAD) {
                 u32 others[AHEAD][WORDS];

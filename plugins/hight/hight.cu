@@ -1,4 +1,7 @@
 // HIGHT (Hong et al., CHES 2006): 64-bit blocks, 128-bit keys.
+#ifndef STRIDED  // the headers ask
+#define STRIDED 1
+#endif
 #include "hight.cuh"
 #include "hight_sliced.cuh"
 #include "modes.cuh"
@@ -27,9 +30,6 @@ PLUGIN_INFO(0, 0, 0)
 
 #ifndef IN_A_ROW
 #define IN_A_ROW 0
-#endif
-#ifndef STRIDED
-#define STRIDED 0
 #endif
 
 #if PACKED

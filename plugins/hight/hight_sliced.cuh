@@ -3,6 +3,42 @@
 #include "hight.cuh"
 #include "lut.cuh"
 
+#if TARGET_GPU && NAMED_LOGIC
+struct HightDeltas {
+    u32 four[32];
+};
+
+DEVICE constexpr HightDeltas hight_deltas() {
+    HightDeltas deltas = {};
+    u32 delta = 0x5a;
+    for (u32 i = 0; i < 128; i++) {
+        deltas.four[i / 4] |= delta << (8 * (i % 4));
+        delta = delta >> 1 | ((delta >> 3 ^ delta) & 1) << 6;
+    }
+    return deltas;
+}
+
+// hight_schedule for a thread that others wait for: the deltas are constants, and four bytes are added at once.
+DEVICE void hight_schedule_at_once(HightKeys& keys, const u8* key, u32 option) {
+    constexpr HightDeltas DELTAS = hight_deltas();
+    u32 master[4];
+    FULL_UNROLL
+    for (u32 i = 0; i < 4; i++)
+        master[i] = option ? swap_bytes(load_le32(key + 12 - 4 * i)) : load_le32(key + 4 * i);
+    keys.reversed = option;
+    keys.whitening[0] = master[3];
+    keys.whitening[1] = master[0];
+    FULL_UNROLL
+    for (u32 i = 0; i < 32; i++) {
+        // The halves of the key turn by a byte every eight bytes of each.
+        const u32 half = i % 4 / 2 * 2, turn = i / 4, odd = (i % 2 + turn / 4) % 2, shift = 8 * (turn % 4);
+        const u32 low = master[half + odd], before = master[half + 1 - odd];
+        const u32 bytes = shift ? low << shift | before >> (32 - shift) : low, delta = DELTAS.four[i];
+        keys.sub[i] = ((bytes & 0x7f7f7f7f) + delta) ^ (bytes & 0x80808080);  // deltas have seven bits
+    }
+}
+#endif
+
 struct SlicedHight {
     static constexpr u32 BITS = 64, BLOCK = 8;
     static constexpr u32 MASKS = (128 + 8) * 8;  // subkeys, then whitening keys
@@ -10,7 +46,13 @@ struct SlicedHight {
 
     DEVICE bool key_fits(u32 bytes) { return hight_key_fits(bytes); }
     template <bool DECRYPT>
-    DEVICE void schedule(Keys& keys, const u8*, const u8* key, u32, u32 option) { hight_schedule(keys, key, option); }
+    DEVICE void schedule(Keys& keys, const u8*, const u8* key, u32, u32 option) {
+#if TARGET_GPU && NAMED_LOGIC
+        hight_schedule_at_once(keys, key, option);
+#else
+        hight_schedule(keys, key, option);
+#endif
+    }
 
     DEVICE u32 mask(const Keys& keys, u32 index) {
         const u32 byte = index / 8;
@@ -47,21 +89,28 @@ struct SlicedHight {
 
 #if NAMED_LOGIC
     // to ^= F0(from) + key
-    DEVICE void mix0(Word* to, const Word* from, const Key& key) {
+    template <class Four>
+    DEVICE void mix0(Word* to, const Word* from, const Key& key, const Four& four) {
         Word carry;
         FULL_UNROLL
         for (u32 b = 0; b < 8; b++) {
             const Word f = lut<XOR3>(from[(b + 7) % 8], from[(b + 6) % 8], from[(b + 1) % 8]);
             const Word k = all_lanes(key.bit[b]);
-            to[b] = lut<XOR3>(to[b], f, k);
-            if (b) to[b] ^= carry;
+            if (b && MULTIPLIED > 1) {
+                Word addend = f;
+                add_mask(addend, key.bit[b], four);
+                to[b] = lut<XOR3>(to[b], addend, carry);
+            } else {
+                to[b] = lut<XOR3>(to[b], f, k);
+                if (b) to[b] ^= carry;
+            }
             carry = b ? lut<MAJORITY>(f, k, carry) : f & k;
         }
     }
 
     // to += F1(from) ^ key, or -=: a - b is ~(~a + b)
-    template <bool SUBTRACT>
-    DEVICE void mix1(Word* to, const Word* from, const Key& key) {
+    template <bool SUBTRACT, class Four>
+    DEVICE void mix1(Word* to, const Word* from, const Key& key, const Four& four) {
         constexpr u32 FIRST = SUBTRACT ? 0x06 : 0x60;  // the carry out of bit 0: a & (f ^ k), or ~a & (f ^ k)
         Word carry;
         FULL_UNROLL
@@ -72,7 +121,8 @@ struct SlicedHight {
                 to[b] = lut<XOR3>(a, f, k);
                 carry = lut<FIRST>(a, f, k);
             } else {
-                const Word addend = f ^ k;
+                Word addend = f;
+                add_mask(addend, key.bit[b], four);
                 to[b] = lut<XOR3>(a, addend, carry);
                 carry = lut<SUBTRACT ? 0x8e : MAJORITY>(a, addend, carry);
             }
@@ -80,7 +130,8 @@ struct SlicedHight {
     }
 #else
     // to ^= F0(from) + key
-    DEVICE void mix0(Word* to, const Word* from, const Key& key) {
+    template <class Four>
+    DEVICE void mix0(Word* to, const Word* from, const Key& key, const Four&) {
         Word f[8];
         FULL_UNROLL
         for (u32 b = 0; b < 8; b++) f[b] = from[(b + 7) % 8] ^ from[(b + 6) % 8] ^ from[(b + 1) % 8];
@@ -90,8 +141,8 @@ struct SlicedHight {
     }
 
     // to += F1(from) ^ key, or -=
-    template <bool SUBTRACT>
-    DEVICE void mix1(Word* to, const Word* from, const Key& key) {
+    template <bool SUBTRACT, class Four>
+    DEVICE void mix1(Word* to, const Word* from, const Key& key, const Four&) {
         Word f[8];
         FULL_UNROLL
         for (u32 b = 0; b < 8; b++) f[b] = from[(b + 5) % 8] ^ from[(b + 4) % 8] ^ from[(b + 2) % 8] ^ key.bit[b];
@@ -105,10 +156,10 @@ struct SlicedHight {
         Word* x[8];
         FULL_UNROLL
         for (u32 i = 0; i < 8; i++) x[i] = s + (i + 8 - r) % 8 * 8;
-        mix0(x[7], x[6], load(four, 3));
-        mix1<DECRYPT>(x[1], x[0], load(four, 0));
-        mix0(x[3], x[2], load(four, 1));
-        mix1<DECRYPT>(x[5], x[4], load(four, 2));
+        mix0(x[7], x[6], load(four, 3), four);
+        mix1<DECRYPT>(x[1], x[0], load(four, 0), four);
+        mix0(x[3], x[2], load(four, 1), four);
+        mix1<DECRYPT>(x[5], x[4], load(four, 2), four);
     }
 
     // Whitening of bytes 0, 2, 4 and 6 counted from `first`.

@@ -1,4 +1,7 @@
 // Kuznyechik (GOST R 34.12-2015, RFC 7801): 128-bit blocks, 256-bit keys.
+#ifndef STRIDED  // the headers ask
+#define STRIDED 1
+#endif
 #include "kuznyechik.cuh"
 #include "kuznyechik_sliced.cuh"
 #include "ghash.cuh"
@@ -21,10 +24,6 @@ STATE_STAGE(kuznyechik_tables, kuznyechik_entry, 8192, 128)
 #endif
 #ifndef DIRECT_THREADS
 #define DIRECT_THREADS 512
-#endif
-
-#ifndef STRIDED
-#define STRIDED 0
 #endif
 
 #if SLICED && STRIDED

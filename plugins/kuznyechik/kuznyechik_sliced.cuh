@@ -8,8 +8,8 @@
 // Bytes that a pass of the loops below does; in a pass of less than 16 the state moves on, so that the code is smaller
 // than the instruction cache.
 #ifndef BYTES_A_PASS
-#if defined(STRIDED) && STRIDED
-#define BYTES_A_PASS 4
+#if TARGET_GPU && STRIDED
+#define BYTES_A_PASS 8
 #else
 #define BYTES_A_PASS 16
 #endif
@@ -36,7 +36,7 @@ struct SlicedKuznyechik {
         for (u32 i = 0; i < BITS / 4; i++) {
             const Quad quad = key[i];
             FULL_UNROLL
-            for (u32 j = 0; j < 4; j++) s[4 * i + j] ^= quad.x[j];
+            for (u32 j = 0; j < 4; j++) add_mask(s[4 * i + j], quad.x[j], key);
         }
     }
 

@@ -1,4 +1,7 @@
 // SKINNY (Beierle et al., CRYPTO 2016), blocks of 64 and 128 bits, all six tweakey sizes.
+#ifndef STRIDED  // the headers ask
+#define STRIDED 1
+#endif
 #include "modes.cuh"
 #include "modes_chain.cuh"
 #include "skinny.cuh"
@@ -18,10 +21,6 @@ PLUGIN_INFO(0, 0, 0)
 #endif
 #ifndef DIRECT_THREADS
 #define DIRECT_THREADS 512
-#endif
-
-#ifndef STRIDED
-#define STRIDED 0
 #endif
 
 #if SLICED && STRIDED

@@ -96,7 +96,7 @@ struct SlicedSkinny {
             for (u32 i = 0; i < CELL / 4; i++) {
                 const Quad quad = key[index * (CELL / 4) + i];
                 FULL_UNROLL
-                for (u32 j = 0; j < 4; j++) cell[4 * i + j] ^= quad.x[j];
+                for (u32 j = 0; j < 4; j++) add_mask(cell[4 * i + j], quad.x[j], key);
             }
         }
         if (index == 8) cell[1] = ~cell[1];
@@ -121,11 +121,19 @@ struct SlicedSkinny {
                 const u32 first = j * CELL + b, second = (4 + (j + 3) % 4) * CELL + b;  // masks of cells of rows 0 and 1
                 const Word k0 = all_lanes(key[first / 4].x[first % 4]), k1 = all_lanes(key[second / 4].x[second % 4]);
                 const bool flipped = j == 2 && b == 1;  // the constant of cell 8
-                const Word sum = flipped ? lut<XNOR3>(row[0][b], k0, row[2][b]) : lut<XOR3>(row[0][b], k0, row[2][b]);
+                const Word r2 = row[2][b];
+#if MULTIPLIED > 1
+                Word r0 = row[0][b];
+                add_mask(r0, k0, key);
+                const Word sum = flipped ? lut<XNOR2>(r0, r2, r2) : r0 ^ r2;
+                out[at(j) + b] = flipped ? lut<XNOR3>(r0, row[3][b], r2) : lut<XOR3>(r0, row[3][b], r2);
+                out[at(4 + j) + b] = r0;
+#else
+                const Word sum = flipped ? lut<XNOR3>(row[0][b], k0, r2) : lut<XOR3>(row[0][b], k0, r2);
                 out[at(j) + b] = sum ^ row[3][b];
                 out[at(4 + j) + b] = row[0][b] ^ k0;
-                out[at(8 + j) + b] =
-                    flipped ? lut<XNOR3>(row[1][b], k1, row[2][b]) : lut<XOR3>(row[1][b], k1, row[2][b]);
+#endif
+                out[at(8 + j) + b] = flipped ? lut<XNOR3>(row[1][b], k1, r2) : lut<XOR3>(row[1][b], k1, r2);
                 out[at(12 + j) + b] = sum;
             }
 #else

@@ -23,8 +23,9 @@ BUILDS = [
         for variant, described in sorted(load_manifest(PLUGINS / name).variants.items())
         if "gpu" in described.targets
     ),
-    *((name, "strided", {"UNIFORM_MASKS": 1}) for name in ("hight", "skinny")),
-    *(("kuznyechik", "strided", {"BYTES_A_PASS": size}) for size in (2, 8, 16)),
+    *((name, "", {"UNIFORM_MASKS": 1}) for name in ("hight", "skinny")),
+    *((name, "", {"MULTIPLIED": level}) for name in ("hight", "kuznyechik", "skinny") for level in (0, 1)),
+    *(("kuznyechik", "", {"BYTES_A_PASS": size}) for size in (2, 4, 16)),
     *(("kuznyechik", "tables_global", {"DIRECT_THREADS": threads}) for threads in (32, 1024)),
 ]
 STRIPES = 5003  # neither whole groups nor whole rounds
