@@ -86,6 +86,8 @@ class Work:
 
     def nbytes_between(self, begin: int, end: int) -> int:
         """Bytes of all columns of the items [begin, end)."""
+        if begin == 0 and end == self.batch.items:
+            return self.batch.nbytes
         total = 0
         for column in self.batch.inputs:
             if column.offsets is None:
