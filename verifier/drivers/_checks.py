@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -69,9 +69,10 @@ def check_contiguous(name: str, array: Bytes) -> None:
 
 
 def address_of(array: Bytes) -> int:
-    """Where a contiguous array begins. As `array.ctypes.data`, in a quarter of its time where the array is writable."""
+    """Where a contiguous array begins: `array.ctypes.data`, in a quarter of its time where the array is writable."""
     if array.flags.writeable and array.size:
-        return ctypes.addressof(ctypes.c_uint8.from_buffer(array))
+        memory: Any = array  # a buffer, which its type says of newer Pythons only
+        return ctypes.addressof(ctypes.c_uint8.from_buffer(memory))
     return int(array.ctypes.data)
 
 
