@@ -31,7 +31,7 @@ struct alignas(16) Quad {
     u32 x[4];
 };
 
-// A step's masks, opened where the step begins: a pointer already is (modes_strided.cuh has another kind).
+// A step's masks, opened where the step begins: a pointer already is (masks_gpu.cuh has another kind).
 template <u32 COUNT>
 DEVICE const Quad* opened(const Quad* masks) {
     return masks;

@@ -17,7 +17,7 @@
 //     Keys, key_fits(bytes)
 //     schedule<DECRYPT>(keys, state, key, bytes, option)
 //     mask(keys, index)      the index-th mask: zero or all ones
-//     encrypt(s, masks, keys), decrypt            in place; masks are `const Quad*` or what behaves so (modes_strided.cuh)
+//     encrypt(s, masks, keys), decrypt            in place; masks are `const Quad*` or what behaves so (masks_gpu.cuh)
 //
 // `state` is the plugin's, built at load. `option` is a choice that belongs to the cipher (HIGHT: the byte order), 0 where it has none.
 #pragma once

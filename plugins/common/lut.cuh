@@ -56,7 +56,7 @@ DEVICE Word all_lanes(u32 mask) {
 #endif
 }
 
-// x ^= mask, by the logic pipe unless `masks` has another way (modes_strided.cuh).
+// x ^= mask, by the logic pipe unless `masks` has another way (masks_gpu.cuh).
 template <class Masks>
 DEVICE void add_mask(Word& x, u32 mask, const Masks&) {
     x ^= mask;
