@@ -1,18 +1,24 @@
 """Verification on one core: unknown keys, keys with tables by their window, and items made to be slow.
 
     python bench/verify_one_core.py [--algorithm SM2] [--items 8192] [--keys 64] [--runs 3]
+    python bench/verify_one_core.py --libraries [--output bench/results/cpu-providers.jsonl]
 
 Thousands of items a second of the thread's processor time, the best of the runs. Items are made to be slow where they
 leave the fast formulas: SM2's with t = n - 6, which only its signer can choose. Every answer is compared before
 anything is timed.
+
+With --libraries: unknown keys only, by the plugin's own source, with the library that it names for CPUs, and by other
+libraries, in turns, so that what else the machine does meets all of them. SM2 of digests and of messages.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +29,20 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "plugins")]
 from _sm2_cases import N, chosen  # noqa: E402
 
 from verifier.bench.enrolled import enroll_keys, enrolled_columns  # noqa: E402
+from verifier.bench.peers import peers_for  # noqa: E402
+from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.bench.rig import Rig, Slot, columns_of  # noqa: E402
-from verifier.bench.signatures import make_signatures  # noqa: E402
+from verifier.bench.signatures import make_signatures, sm2_hash  # noqa: E402
+from verifier.drivers.build import host_target  # noqa: E402
 from verifier.manifest import load_manifest  # noqa: E402
 from verifier.model import Bytes, Code, Column  # noqa: E402
+from verifier.registry import offers  # noqa: E402
+from verifier.schemes import DEFAULT_SM2_USER_ID  # noqa: E402
 
 PLUGINS = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
+CASES = {"SM2": "sm2", "ECDSA_P256": "p256", "ECDSA_SECP256K1": "secp256k1"}
 WINDOWS = (4, 5, 6, 8)
+PEER_ITEMS = {"gmssl": 30, "openssl": 1000}
 
 
 def open_rig(algorithm: str, tunables: Mapping[str, int]) -> Rig:
@@ -50,6 +63,45 @@ def rate(rig: Rig, slot: Slot, codes: Bytes, runs: int) -> float:
         rig.run(slot)
         seconds.append(time.thread_time() - started)
     return slot.items / min(seconds)
+
+
+def beside_libraries(algorithm: str, messages: bool, items: int, runs: int) -> Iterator[Record]:
+    """The source, the source with a provider, and every peer: a record each, in `runs` turns. Rates are of processor
+    time; medians and spreads as in all records."""
+    made = make_signatures(algorithm, items, hashed=sm2_hash if messages else None)
+    name = f"{CASES[algorithm]}-verify-{'messages' if messages else 'unknown'}-cpu"
+    parameters = {"input_kind": "MESSAGE"} if messages else {}
+    constant = DEFAULT_SM2_USER_ID if messages else b""
+    folder = ROOT / "plugins" / PLUGINS[algorithm]
+    manifest = load_manifest(folder)
+    contenders: list[tuple[str, int, Callable[[], None], dict[str, str]]] = []
+    with ExitStack() as opened:
+        offered = [o for o in offers(manifest, host_target()) if o.library and algorithm != "ECDSA_SECP256K1"]
+        for offer in (None, *offered):
+            choice = manifest.choice(offer.variant if offer else "")
+            rig = Rig("cpu", folder, ROOT / "plugins" / "common", slot_bytes=64 << 20, choice=choice, threads=1)
+            opened.enter_context(rig)
+            slot = rig.fill("verify", algorithm, columns_of(made), items, parameters, constant)
+            rig.run(slot)
+            if not np.array_equal(slot.codes, made.codes):
+                sys.exit("wrong answers")
+            named = {"provider": offer.variant, "library": offer.library.label} if offer and offer.library else {}
+            contenders.append((name, items, functools.partial(rig.run, slot), named))
+        for peer_name, peer in peers_for(algorithm, messages=messages):
+            part = made.part(0, min(items, PEER_ITEMS.get(peer_name, items)))
+            if peer(part) != part.items:
+                sys.exit(f"{peer_name}: wrong answers")
+            contenders.append((f"{name}-{peer_name}", part.items, functools.partial(peer, part), {}))
+        seconds: list[list[float]] = [[] for _ in contenders]
+        for _ in range(runs):
+            for (_, _, run, _), times in zip(contenders, seconds, strict=True):
+                started = time.thread_time()
+                run()
+                times.append(time.thread_time() - started)
+    for (case, count, _, named), times in zip(contenders, seconds, strict=True):
+        settings = {**named, "threads": 1, "clock": "thread", **load_average()}
+        includes = ("parsing", "hashing") if messages else ("parsing",)
+        yield Record.of_times(case, rig.info, count, times, count, includes=includes, settings=settings)
 
 
 def slow_columns(items: int) -> dict[str, Column]:
@@ -73,7 +125,18 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=8192)
     parser.add_argument("--keys", type=int, default=64)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--libraries", action="store_true", help="beside libraries, and with providers")
+    parser.add_argument("--output", type=Path, help="of --libraries: adds the records to this file")
     options = parser.parse_args()
+    if options.libraries:
+        for algorithm in options.algorithm or PLUGINS:
+            for messages in (False, True) if algorithm == "SM2" else (False,):
+                for record in beside_libraries(algorithm, messages, options.items, options.runs):
+                    provider = str(record.settings.get("provider", ""))
+                    print(f"{record.case} {provider}: {record.rate / 1e3:.1f} k/s, {record.spread:.0%}", flush=True)
+                    if options.output:
+                        append_records(options.output, [record])
+        return
     for algorithm in options.algorithm or PLUGINS:
         made = make_signatures(algorithm, options.items, keys=options.keys)
         with open_rig(algorithm, {}) as rig:

@@ -11,7 +11,8 @@ from verifier.errors import ConfigError
 
 
 def record(case="sm2-verify-unknown", batch=8, rate=3.54e7, date="2026-01-01", **more):
-    return Record(case=case, device="NVIDIA H200", batch=batch, rate=rate, unit="items/s", date=date, **more)
+    more = {"device": "NVIDIA H200", **more}
+    return Record(case=case, batch=batch, rate=rate, unit="items/s", date=date, **more)
 
 
 def test_a_file_of_records_reads_back(tmp_path):
@@ -93,6 +94,22 @@ def test_the_table_of_cpus_has_ratios():
     assert rows[0] == "| one CPU core | ÷ gmssl | ÷ openssl | compiler |"
     assert rows[2] == "| sm2-verify-unknown-cpu |  | 3 | g++ 13 |"
     assert rows[3] == "| p256-verify-unknown-cpu | 100 |  |  |"
+
+
+def test_a_provider_has_a_row_of_its_own_and_ratios_are_of_one_cpu():
+    case, provided = "p256-verify-unknown-cpu", {"provider": "crypto_mb", "compiler": "zig"}
+    rows = figures_table(
+        [
+            record(case=case, rate=8000.0, date="2026-01-02"),
+            record(case=f"{case}-openssl", rate=4000.0),
+            record(case=case, rate=50000.0, settings=provided, device="EPYC"),
+            record(case=f"{case}-crypto_mb", rate=50000.0, device="EPYC"),
+            record(case=case, rate=20000.0, date="2026-01-01", device="EPYC"),
+        ]
+    ).splitlines()[3:]
+    assert rows[0] == "| one CPU core | ÷ crypto_mb | ÷ openssl | compiler |"
+    assert rows[2] == f"| {case} |  | 2 |  |"
+    assert rows[3] == f"| {case}, crypto_mb | 1 |  | zig |"
 
 
 @pytest.mark.parametrize(

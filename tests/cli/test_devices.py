@@ -29,6 +29,12 @@ def test_json_has_every_device(run):
     assert found["cpu"]["info"]["units"] >= 1
     assert found["cpu"]["compiler"] or found["cpu"]["problem"]
     assert any(name.startswith("cuda") for name in found)
+    providers = {entry["plugin"]: entry for entry in found["cpu"]["providers"]}
+    assert set(providers) == {"ecdsa", "sm2"}
+    for entry in providers.values():
+        assert entry["variant"] == "crypto_mb"
+        assert bool(entry["library"]) != bool(entry["problem"])
+    assert "crypto_mb: " in run().stdout
 
 
 def test_the_table_names_what_is_missing(run, monkeypatch, tmp_path):

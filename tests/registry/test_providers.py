@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from structlog.testing import capture_logs
 from verifier.errors import ManifestError, ProviderError, SelfTestError
 from verifier.manifest import load_manifest, parse_manifest
 from verifier.model import Batch, Code, Column
-from verifier.registry import Registry, State, common_folder
+from verifier.registry import PluginSource, Registry, State, common_folder, usable_variants
+from verifier.registry._tuning import key_of
 from verifier.workers import Fleet, WorkerOptions
 
 # An item's parity, by the library: right, always even, or the end of the process.
@@ -118,6 +120,18 @@ def test_without_the_library_or_the_instructions_the_source_serves(registry, ins
     with pytest.raises(ProviderError, match=problem.split(":")[0]):
         registry.load(folder, variant="provided", force=True)
     assert served_by(registry) == status.label
+
+
+def test_what_is_tuned_holds_for_the_libraries_at_hand(fleet, installed, monkeypatch):
+    source = PluginSource.read(installed(RIGHT), common_folder())
+    device = fleet.workers[0].device
+    assert usable_variants(source.manifest, device.target) == ["wide_groups", "provided"]
+    assert usable_variants(source.manifest, "sm_90") == ["wide_groups"]
+    with_library = key_of(device, source)
+    assert with_library[3].endswith(f", {PACKAGE} 1.2.3")
+    monkeypatch.setattr(sys, "path", sys.path[1:])
+    assert usable_variants(source.manifest, device.target) == ["wide_groups"]
+    assert key_of(device, source)[3] == with_library[3].removesuffix(f", {PACKAGE} 1.2.3")
 
 
 def test_other_bytes_than_the_manifest_names_are_never_linked(registry, tmp_path, monkeypatch, make):

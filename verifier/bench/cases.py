@@ -3,6 +3,7 @@
 sm2-verify-unknown          a batch of 2^20 (on the CPU less), transfers from page-locked memory included
 ...-kernel                  the same with the columns on the device already
 sm2-verify-8192-latency     seconds from the order to the verdicts
+sm2-verify-messages         the same of messages of 32 bytes, hashed there
 sm2-verify-enrolled         with enrolled keys (enrolled_cases.py)
 ...-cpu                     where it ran on the CPU
 
@@ -24,14 +25,18 @@ from verifier.bench.limits import Limits, tightest
 from verifier.bench.peers import peers_for
 from verifier.bench.records import Record
 from verifier.bench.rig import Rig, Slot, columns_of
-from verifier.bench.signatures import SignatureSet, make_signatures
+from verifier.bench.signatures import SignatureSet, make_signatures, sm2_hash
 from verifier.drivers import DeviceInfo
 from verifier.errors import SelfTestError
 from verifier.model import Code, Column
+from verifier.schemes import DEFAULT_SM2_USER_ID
 
 __all__ = ["CASES", "Case", "Settings", "check_codes", "peer_records"]
 
 ITEM_BYTES = 32 + 64 + 64
+MESSAGES = "sm2-verify-messages"
+PEER_ITEMS = {"gmssl": 30, "crypto_mb": 4096}
+PEER_ITEMS_ELSE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Case:
     plugin: str
     measure: Callable[[Rig, Limits, Settings], Iterator[Record]]
     verifies: str = ""  # the algorithm of a verification: it has peers and can be swept
+    provided: bool = False  # a CPU's provider does most of it: it is measured with and without
     gpu_tunables: Mapping[str, int] = field(default_factory=dict)  # what a GPU's build has that is not the default
     on_cpu: bool = True
 
@@ -121,6 +127,30 @@ def _verify(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iter
     return measure
 
 
+def _verify_messages(name: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
+    def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
+        if not (settings.pipeline or rig.info.unified):
+            return
+        base = make_signatures("SM2", min(settings.batch, 1 << 14), fault_share=0.01, hashed=sm2_hash)
+        tiled = base.tiled(settings.batch)
+        slot = rig.fill(
+            "verify", "SM2", columns_of(tiled), tiled.items, {"input_kind": "MESSAGE"}, DEFAULT_SM2_USER_ID
+        )
+        rig.run(slot)
+        check_codes(slot, tiled, name)
+        yield Record.of_times(
+            f"{name}{_suffix(rig.info)}",
+            rig.info,
+            tiled.items,
+            rig.times(slot, settings.runs),
+            tiled.items,
+            includes=("parsing", "hashing") if rig.info.unified else ("transfer", "parsing", "hashing"),
+            limit=limits.of_link(ITEM_BYTES),
+        )
+
+    return measure
+
+
 def _recover(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
     def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
         made = make_signatures(algorithm, min(settings.batch, 1 << 16)).tiled(settings.batch)
@@ -185,8 +215,9 @@ def _enrolled(name: str, plugin: str, algorithm: str) -> tuple[Case, Case]:
 
 
 CASES = (
-    Case("sm2-verify", "sm2", _verify("sm2-verify", "SM2"), "SM2"),
-    Case("p256-verify", "ecdsa", _verify("p256-verify", "ECDSA_P256"), "ECDSA_P256"),
+    Case("sm2-verify", "sm2", _verify("sm2-verify", "SM2"), "SM2", provided=True),
+    Case(MESSAGES, "sm2", _verify_messages(MESSAGES), provided=True),
+    Case("p256-verify", "ecdsa", _verify("p256-verify", "ECDSA_P256"), "ECDSA_P256", provided=True),
     Case("secp256k1-verify", "ecdsa", _verify("secp256k1-verify", "ECDSA_SECP256K1"), "ECDSA_SECP256K1"),
     Case("secp256k1-recover", "ecdsa", _recover("secp256k1-recover", "ECDSA_SECP256K1")),
     Case("sm3", "sm3", _digest("sm3", "SM3")),
@@ -202,11 +233,13 @@ CASES = (
 
 def peer_records(case: Case, info: DeviceInfo, runs: int) -> Iterator[Record]:
     """CPU libraries on the same items, one core: the records of `case` stand beside these."""
-    algorithm = case.verifies
+    messages = case.name == MESSAGES
+    algorithm = "SM2" if messages else case.verifies
     if not algorithm:
         return
-    for name, peer in peers_for(algorithm):
-        items = make_signatures(algorithm, 30 if name == "gmssl" else 2000)
+    for name, peer in peers_for(algorithm, messages=messages):
+        count = PEER_ITEMS.get(name, PEER_ITEMS_ELSE)
+        items = make_signatures(algorithm, count, hashed=sm2_hash if messages else None)
         seconds = []
         for _ in range(max(3, runs // 2)):
             started = time.perf_counter()
@@ -215,11 +248,11 @@ def peer_records(case: Case, info: DeviceInfo, runs: int) -> Iterator[Record]:
             if valid != items.items:
                 raise SelfTestError(f"{name}: {valid} of {items.items} valid signatures of {algorithm} pass")
         yield Record.of_times(
-            f"{case.name}-unknown-cpu-{name}",
+            f"{case.name}{'' if messages else '-unknown'}-cpu-{name}",
             info,
             items.items,
             seconds,
             items.items,
-            includes=("parsing",),
+            includes=("parsing", "hashing") if messages else ("parsing",),
             settings={"threads": 1},
         )

@@ -11,19 +11,25 @@ import ctypes.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from verifier.bench.signatures import CURVES, SignatureSet
+from verifier.bench.crypto_mb_peer import crypto_mb
+from verifier.bench.signatures import SignatureSet
 
 __all__ = ["Peer", "peers_for"]
 
 Peer = Callable[[SignatureSet], int]
 
 
-def peers_for(algorithm: str) -> Iterator[tuple[str, Peer]]:
-    """Names and functions of the peers that verify `algorithm` and are installed here."""
-    for name, find in _FINDERS.items():
-        peer = find(algorithm)
-        if peer is not None:
-            yield name, peer
+def peers_for(algorithm: str, *, messages: bool = False) -> Iterator[tuple[str, Peer]]:
+    """Names and functions of the peers that verify `algorithm` and are installed here; with `messages` those that
+    hash these too, 32 bytes each."""
+    if not messages:
+        for name, find in _FINDERS.items():
+            peer = find(algorithm)
+            if peer is not None:
+                yield name, peer
+    peer = crypto_mb(algorithm, messages=messages)
+    if peer is not None:
+        yield "crypto_mb", peer
 
 
 def _gmssl(algorithm: str) -> Peer | None:
@@ -47,31 +53,36 @@ def _gmssl(algorithm: str) -> Peer | None:
 
 
 def _coincurve(algorithm: str) -> Peer | None:
+    """libsecp256k1 as coincurve brings it, by its own functions."""
     if algorithm != "ECDSA_SECP256K1":
         return None
     try:
-        import coincurve
+        import coincurve.context
+        from coincurve._libsecp256k1 import ffi, lib
     except ImportError:
         return None
 
-    n = CURVES[algorithm].n
+    context = coincurve.context.GLOBAL_CONTEXT.ctx
 
     def verify(items: SignatureSet) -> int:
-        valid = 0
+        valid, public, pair = 0, ffi.new("secp256k1_pubkey *"), ffi.new("secp256k1_ecdsa_signature *")
         for digest, signature, key in zip(items.digests, items.signatures, items.keys, strict=True):
-            public = coincurve.PublicKey(b"\4" + key.tobytes())
-            # libsecp256k1 takes low s only; n - s is valid exactly where s is.
-            valid += public.verify(_der(signature.tobytes(), low_s_of=n), digest.tobytes(), hasher=None)
+            if not lib.secp256k1_ec_pubkey_parse(context, public, b"\4" + key.tobytes(), 65):
+                continue
+            if not lib.secp256k1_ecdsa_signature_parse_compact(context, pair, signature.tobytes()):
+                continue
+            # It takes low s only; n - s is valid exactly where s is.
+            lib.secp256k1_ecdsa_signature_normalize(context, pair, pair)
+            valid += lib.secp256k1_ecdsa_verify(context, pair, digest.tobytes(), public)
         return valid
 
     return verify
 
 
-def _der(signature: bytes, low_s_of: int = 0) -> bytes:
+def _der(signature: bytes) -> bytes:
     from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-    r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
-    return encode_dss_signature(r, min(s, low_s_of - s) if low_s_of else s)
+    return encode_dss_signature(int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
 
 
 def _openssl(algorithm: str) -> Peer | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from verifier.bench.records import Record, records_in
 
-__all__ = ["SWEEPS", "amount", "figures_table", "newest", "rewrite", "swept"]
+__all__ = ["SWEEPS", "amount", "figures_table", "newest", "provider_of", "rewrite", "swept"]
 
 BEGIN, END = "<!-- figures: written by script/figures from bench/results -->", "<!-- /figures -->"
 SWEEPS = (
@@ -37,13 +37,19 @@ def amount(value: float, unit: str) -> str:
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
-    """The latest record of every case, device, batch and point of a sweep, in the order of their first appearance."""
+    """The latest record of every case, device, batch, provider and point of a sweep, in the order of their first
+    appearance."""
     found: dict[tuple[object, ...], Record] = {}
     for record in records:
-        key = (record.case, record.device, record.batch, *swept(record))
+        key = (record.case, record.device, record.batch, provider_of(record), *swept(record))
         if key not in found or record.date >= found[key].date:
             found[key] = record
     return list(found.values())
+
+
+def provider_of(record: Record) -> str:
+    """The library that a CPU's build had in it, empty where there was none."""
+    return str(record.settings.get("provider", ""))
 
 
 def swept(record: Record) -> tuple[str | int | float, ...]:
@@ -125,19 +131,32 @@ def _cpu_cipher_rows(records: Iterable[Record]) -> Iterable[str]:
 
 
 def _cpu_rows(records: Iterable[Record]) -> Iterable[str]:
-    rates = {record.case: record for record in records if "-unknown-cpu" in record.case}
-    ours = [case for case in rates if case.endswith("-unknown-cpu")]
+    """How often a core's rate is a library's on the same CPU; where its build has a library in it, that one's name
+    stands behind the case's."""
+    ours: dict[str, Record] = {}
+    peers: dict[tuple[str, str, str], float] = {}
+    for record in records:
+        case, at, peer = record.case.partition("-cpu-")
+        if "-verify-" not in record.case or "-latency" in record.case or "-enrolled" in record.case:
+            continue
+        if at:
+            peers[case, record.device, peer] = record.rate
+        elif case.endswith("-cpu"):
+            label = ", ".join(filter(None, (case, provider_of(record))))
+            if label not in ours or record.date >= ours[label].date:
+                ours[label] = record
     if not ours:
         return
-    peers = sorted({case.partition("-unknown-cpu-")[2] for case in rates} - {""})
-    yield f"| one CPU core | {' | '.join(f'÷ {peer}' for peer in peers)} | compiler |"
-    yield f"| --- |{' --- |' * (len(peers) + 1)}"
-    for case in ours:
+    names = sorted({peer for _, _, peer in peers})
+    yield f"| one CPU core | {' | '.join(f'÷ {name}' for name in names)} | compiler |"
+    yield f"| --- |{' --- |' * (len(names) + 1)}"
+    for label, record in ours.items():
+        case, device = record.case.removesuffix("-cpu"), record.device
         cells = [
-            f"{rates[case].rate / rates[f'{case}-{peer}'].rate:.3g}" if f"{case}-{peer}" in rates else ""
-            for peer in peers
+            f"{record.rate / peers[case, device, name]:.3g}" if (case, device, name) in peers else ""
+            for name in names
         ]
-        yield f"| {case} | {' | '.join(cells)} | {rates[case].settings.get('compiler', '')} |"
+        yield f"| {label} | {' | '.join(cells)} | {record.settings.get('compiler', '')} |"
 
 
 def rewrite(text: str, table: str) -> str:

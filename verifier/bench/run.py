@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from typing import Any, Literal
 
@@ -14,9 +14,10 @@ from verifier.bench.records import Record
 from verifier.bench.rig import Rig
 from verifier.bench.sweeps import Axis, sweep_records
 from verifier.drivers import DeviceInfo
+from verifier.drivers.build import host_target
 from verifier.errors import BackendError
-from verifier.manifest import load_manifest
-from verifier.registry import shipped_folder
+from verifier.manifest import Manifest, load_manifest
+from verifier.registry import offers, shipped_folder
 
 __all__ = ["QUICK_S", "SUITES", "Plan", "Run", "Suite"]
 
@@ -101,8 +102,11 @@ class Run:
     def _case(self, case: Case, limits: Limits) -> Iterator[Record]:
         root, settings = shipped_folder(), self.plan.settings
         folder = root / case.plugin
+        manifest = load_manifest(folder)
         tunables = {} if self.plan.on_cpu else case.gpu_tunables
-        choice = load_manifest(folder).choice("", tunables)
+        choice = manifest.choice("", tunables)
+        if case.provided and self.plan.on_cpu:
+            yield from self._provided(case, manifest, limits)
         try:
             rig = Rig(
                 self.plan.device,
@@ -121,6 +125,27 @@ class Run:
             yield from case.measure(rig, limits, settings)
             if self.plan.peers:
                 yield from peer_records(case, rig.info, settings.runs)
+
+    def _provided(self, case: Case, manifest: Manifest, limits: Limits) -> Iterator[Record]:
+        """A case with the library that the plugin names for CPUs, where it is at hand; records name it."""
+        root = shipped_folder()
+        for offer in offers(manifest, host_target()):
+            if offer.library is None:
+                continue
+            named = {"provider": offer.variant, "library": offer.library.label}
+            choice = manifest.choice(offer.variant)
+            with Rig(
+                self.plan.device,
+                root / case.plugin,
+                root / "common",
+                slot_bytes=MAX_SLOT_BYTES,
+                choice=choice,
+                **self._options,
+            ) as rig:
+                for record in case.measure(rig, limits, self.plan.settings):
+                    # The limit is what the source's own formulas cost.
+                    settings = {**record.settings, **named}
+                    yield replace(record, settings=settings, limit="", fraction_of_limit=None)
 
     def _sweep(self, case: Case, axis: Axis, info: DeviceInfo) -> Iterator[Record]:
         settings = self.plan.settings

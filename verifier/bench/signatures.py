@@ -10,6 +10,8 @@ ECDSA (SEC 1, 4.1.3): r = x1, s = (e + r·d) / k.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from verifier.model import Bytes, Code
+from verifier.schemes import DEFAULT_SM2_USER_ID
 
-__all__ = ["CURVES", "FAULTS", "Curve", "SignatureSet", "make_signatures"]
+__all__ = ["CURVES", "FAULTS", "Curve", "SignatureSet", "make_signatures", "sm2_hash"]
 
 
 class Curve(NamedTuple):
@@ -193,6 +196,23 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+def _be32(number: int) -> bytes:
+    return number.to_bytes(32, "big")
+
+
+def sm2_hash(key: bytes, message: bytes) -> int:
+    """What SM2 signs of a message by the usual user id: SM3(ZA || M) (GB/T 32918.2, 5.5 and 6.1)."""
+    return int.from_bytes(hashlib.new("sm3", _identity_hash(key) + message).digest(), "big")
+
+
+@functools.lru_cache(maxsize=4096)
+def _identity_hash(key: bytes) -> bytes:
+    curve, identity = CURVES["SM2"], DEFAULT_SM2_USER_ID
+    numbers = (curve.a, curve.b, curve.x, curve.y)
+    text = (8 * len(identity)).to_bytes(2, "big") + identity + b"".join(map(_be32, numbers)) + key
+    return hashlib.new("sm3", text).digest()
+
+
 def make_signatures(
     algorithm: str,
     items: int,
@@ -201,10 +221,12 @@ def make_signatures(
     keys: int = 1024,
     fault_share: float = 0.0,
     faults: Iterable[str] = tuple(FAULTS),
+    hashed: Callable[[bytes, bytes], int] | None = None,
 ) -> SignatureSet:
     """`items` signatures of `algorithm` ("SM2", "ECDSA_P256", "ECDSA_SECP256K1") by `keys` signers.
 
-    `fault_share` of them are spoilt, each in one of the ways named by `faults`, and then get another Code.
+    `fault_share` of them are spoilt, each in one of the ways named by `faults`, and then get another Code. With
+    `hashed` the digests are messages of 32 bytes: it gives what is signed, from the key x || y and the message.
     """
     curve, rng, sm2 = CURVES[algorithm], random.Random(seed), algorithm == "SM2"
     n, names = curve.n, tuple(faults)
@@ -216,13 +238,14 @@ def make_signatures(
         e = rng.getrandbits(256)
         d, (x, y), inverse = signers[rng.randrange(keys)]
         k, (x1, y1), k_inverse = nonces[rng.randrange(4096)]
+        signed = e if hashed is None else hashed(_be32(x) + _be32(y), _be32(e))
         if sm2:
-            r = (e + x1) % n
+            r = (signed + x1) % n
             s = ((k + r) * inverse - r) % n
             possible = r and s and (r + s) % n and (r + k) % n
         else:
             r = x1 % n
-            s = (e + r * d) * k_inverse % n
+            s = (signed + r * d) * k_inverse % n
             possible = r and s
         if not possible:
             continue

@@ -19,6 +19,7 @@ from verifier.bench.rig import Rig, columns_of
 from verifier.bench.signatures import SignatureSet, make_signatures
 from verifier.manifest import DEFAULT, Choice, Manifest, Tunable, kind_of, load_manifest
 from verifier.model import Column
+from verifier.registry import usable_variants
 from verifier.workers import WorkerOptions
 from verifier.workers._options import BitmapMemory
 
@@ -63,7 +64,7 @@ def points(axis: Axis, manifest: Manifest, target: str, batch: int) -> list[Poin
             if "THREADS" in name and kind in tunable.targets
             for value in tunable.values
         ]
-    names = [name for name, variant in manifest.variants.items() if kind in variant.targets]
+    names = usable_variants(manifest, target)
     return [Point(("variant", name), batch, manifest.choice(name)) for name in (DEFAULT, *names)] if names else []
 
 

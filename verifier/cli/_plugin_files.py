@@ -17,11 +17,13 @@ from rich.table import Table
 
 from verifier.cli import _plugin_check, _plugin_template
 from verifier.cli._plugin_tune import assignments, tune_
+from verifier.drivers.build import host_target
 from verifier.errors import ManifestError, VerifierError
 from verifier.manifest import DEFAULT, Choice
 from verifier.registry import (
     PluginSource,
     bundle_bytes,
+    offers,
     plugin_paths,
     read_bundle,
     read_source,
@@ -182,9 +184,12 @@ def lock(
 
 
 def _choices(source: PluginSource, variants: Sequence[str], tunables: dict[str, str]) -> list[Choice]:
-    """The choices that variants stand for; "all": the default build and every variant. Raises ManifestError."""
+    """The choices that variants stand for; "all": the default build and every variant, but for those whose library is
+    not here. Raises ManifestError."""
     manifest = source.manifest
-    names = [name for v in variants for name in ((DEFAULT, *manifest.variants) if v == "all" else (v,))]
+    missing = {offer.variant for offer in offers(manifest, host_target()) if offer.library is None}
+    every = [DEFAULT, *(name for name in manifest.variants if name not in missing)]
+    names = [name for v in variants for name in (every if v == "all" else (v,))]
     return [manifest.choice(name, tunables) for name in dict.fromkeys(names)]
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from verifier.bench.report import amount, swept
+from verifier.bench.report import amount, provider_of, swept
 from verifier.cli._console import widened
 from verifier.errors import VerifierError
 
@@ -183,8 +183,12 @@ def _write_plots(console: Console, records: Sequence[Record], folder: Path) -> N
         console.print(problem, soft_wrap=True)
 
 
+def _setting(record: Record) -> str:
+    return " ".join(filter(None, (provider_of(record), *map(str, swept(record)))))
+
+
 def _line(record: Record) -> str:
-    point = " ".join(map(str, swept(record)))
+    point = _setting(record)
     return f"{record.case}  batch {record.batch:,}  {point}  {amount(record.rate, record.unit)}"
 
 
@@ -197,7 +201,7 @@ def _table(records: list[Record]) -> Table:
         table.add_row(
             record.case,
             f"{record.batch:,}" if record.batch else "",
-            " ".join(map(str, swept(record))),
+            _setting(record),
             amount(record.rate, record.unit),
             f"{record.spread:.0%}" if record.runs > 1 else "",
             limit,

@@ -9,7 +9,7 @@ from verifier.registry._folders import common_folder, find_source, plugin_paths,
 from verifier.registry._instance import Instance, InstanceStatus, Lease, Resolved, State
 from verifier.registry._options import RegistryOptions
 from verifier.registry._parameters import parameter_number
-from verifier.registry._providers import Offer, build_files, offers
+from verifier.registry._providers import Offer, build_files, offers, usable_variants
 from verifier.registry._registry import Registry
 from verifier.registry._source import PluginSource
 from verifier.registry._startup import load_all
@@ -49,5 +49,6 @@ __all__ = [
     "shipped_folder",
     "sign",
     "tune",
+    "usable_variants",
     "write_lock",
 ]

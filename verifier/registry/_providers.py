@@ -18,7 +18,7 @@ from verifier.errors import PluginError, ProviderError
 from verifier.manifest import Choice, Manifest, Provider, kind_of
 from verifier.registry._source import PluginSource, read_file
 
-__all__ = ["Library", "Offer", "build_files", "find_library", "offers"]
+__all__ = ["Library", "Offer", "build_files", "find_library", "offers", "usable_variants"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,13 @@ def offers(manifest: Manifest, target: str) -> Iterator[Offer]:
             yield Offer(name, find_library(variant.provider))
         except ProviderError as error:
             yield Offer(name, None, str(error))
+
+
+def usable_variants(manifest: Manifest, target: str) -> list[str]:
+    """The variants for such a device, without those whose library is not at hand."""
+    missing = {offer.variant for offer in offers(manifest, target) if offer.library is None}
+    kind = kind_of(target)
+    return [name for name, variant in manifest.variants.items() if kind in variant.targets and name not in missing]
 
 
 def find_library(provider: Provider) -> Library:

@@ -1,7 +1,7 @@
 """What `verifier plugin tune` found: the fastest choice of a plugin on a device, kept in one file beside the images.
 
-An entry holds for the device's name and target, its driver, the compiler, the libraries that the plugin names and that
-are at hand, and the plugin's digest. Where any of them changes it counts no more.
+An entry holds for the device's name and target, its driver, the compiler, the libraries that the plugin names and
+that are at hand, and the plugin's digest. Where any of them changes it counts no more.
 """
 
 from __future__ import annotations

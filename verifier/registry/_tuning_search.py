@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from verifier.manifest import DEFAULT, Choice, Manifest, kind_of
+from verifier.registry._providers import usable_variants
 
 __all__ = ["LEAST_GAIN", "Found", "Rates", "search"]
 
@@ -56,7 +57,7 @@ def _turns(
     """What to try in turn on a kind of device, and the operations that it matters to (none named: all). It is sent
     what was best so far."""
     kind = kind_of(target)
-    variants = [name for name, variant in manifest.variants.items() if kind in variant.targets]
+    variants = usable_variants(manifest, target)
     best = yield [Choice(name, base.tunables) for name in (DEFAULT, *variants)], ()
     given = dict(base.tunables)
     for name, tunable in manifest.tunables.items():
