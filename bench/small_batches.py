@@ -26,8 +26,8 @@ BUILDS: dict[str, dict[str, int]] = {
     "a lane an item": {},
     "four lanes": {"TEAM_ITEMS": ALWAYS},
     "four lanes, calls": {"TEAM_ITEMS": ALWAYS, "TEAM_CALLS": 1},
-    "four lanes, 384 threads": {"TEAM_ITEMS": ALWAYS, "TEAM_THREADS": 384},
-    "four lanes, 512 threads": {"TEAM_ITEMS": ALWAYS, "TEAM_THREADS": 512},
+    "four lanes, 384 threads": {"TEAM_ITEMS": ALWAYS, "TEAM_BLOCK": 384},
+    "four lanes, 512 threads": {"TEAM_ITEMS": ALWAYS, "TEAM_BLOCK": 512},
 }
 
 

@@ -15,11 +15,8 @@
 #include "curve_pair.cuh"
 #include "half_scalar.cuh"
 
-#ifndef TEAM_THREADS
-#define TEAM_THREADS 256
-#endif
-#ifndef TEAM_BLOCKS
-#define TEAM_BLOCKS 1  // on a multiprocessor
+#ifndef TEAM_BLOCK
+#define TEAM_BLOCK 256  // threads of a block, one a multiprocessor
 #endif
 constexpr u32 TEAM_LANES = 4;
 
@@ -73,7 +70,7 @@ DEVICE FastPoint<C> multiply_generator(
     return p;
 }
 
-// The body of a FEW_STAGE of TEAM_LANES lanes and TEAM_THREADS threads, in the place of verify_item.
+// The body of a FEW_STAGE of TEAM_LANES lanes and TEAM_BLOCK threads, in the place of verify_item.
 template <class C, u32 PLANES>
 DEVICE void verify_item_by_team(const Batch& batch, const Lane& lane, u32 item, const u32* comb) {
     typedef typename C::Field F;
@@ -82,7 +79,7 @@ DEVICE void verify_item_by_team(const Batch& batch, const Lane& lane, u32 item, 
     typedef PairMemory<C> Memory;
     typedef Scalar<typename C::Order> S;
     static_assert(C::PARTS == 1 && C::A_IS_MINUS_3);
-    __shared__ u32 digits[Comb<C>::Windows::WORDS * TEAM_THREADS];
+    __shared__ u32 digits[Comb<C>::Windows::WORDS * TEAM_BLOCK];
     const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, item);
     const bool odd = lane.thread & 1, has_r = lane.thread & 2;
     const Memory memory = {lane_table<C>(batch, lane)};
@@ -115,7 +112,7 @@ DEVICE void verify_item_by_team(const Batch& batch, const Lane& lane, u32 item, 
 
     FastPoint<C> p = multiply_generator<C>(
         comb, S::multiply(S::to_montgomery(b), load(scratch, U1)), lane.thread % TEAM_LANES, digits + lane.thread,
-        TEAM_THREADS, called);
+        TEAM_BLOCK, called);
     add_jacobian<C>(p, mine, called);  // void in the lanes that have R
 
     const Element rx = from_lane(mine.x, 2), rz = from_lane(mine.z, 2);

@@ -48,7 +48,7 @@ ITEM_STAGE(sm2_finish, finish, FINISH_THREADS, 1)
 DEVICE void verify_by_team(const Batch& batch, const Lane& lane, u32 item) {
     verify_item_by_team<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
 }
-FEW_STAGE(sm2_verify, verify_by_team, TEAM_ITEMS, TEAM_LANES, TEAM_THREADS, TEAM_BLOCKS)
+FEW_STAGE(sm2_verify, verify_by_team, TEAM_ITEMS, TEAM_LANES, TEAM_BLOCK, 1)
 #endif
 
 #if KEY_SLOTS > 0

@@ -43,6 +43,12 @@ static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shi
 static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return (unsigned)(((unsigned long long)high << 32 | low) >> (shift & 31));
 }
+static inline int __clz(unsigned a) { return a ? __builtin_clz(a) : 32; }
+static inline unsigned __brev(unsigned a) {
+    unsigned reversed = 0;
+    for (unsigned i = 0; i < 32; i++) reversed |= (a >> i & 1) << (31 - i);
+    return reversed;
+}
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     const unsigned long long bytes = (unsigned long long)b << 32 | a;
     unsigned picked = 0;
