@@ -24,8 +24,9 @@ LONG_S = 60.0
 
 
 @pytest.fixture
-def begin(manifest, build):
-    """A child of a fake device whose batches take `delay_s`, and the parent's end of its pipe."""
+def begin(manifest, build, monkeypatch):
+    """A child of a fake device whose batches take `delay_s`, with cores enough, and the parent's end of its pipe."""
+    monkeypatch.setattr(_child, "_SPARE_CORES", 1)
     opened: list[Bench] = []
 
     def begun(delay_s: float) -> tuple[Child, Bench, Channel]:
@@ -66,6 +67,15 @@ def test_one_that_another_message_follows_is_not(begin, monkeypatch):
     child, bench, parent = begin(0.5)
     submitted = bench.submit(VERIFY, [BATCH])
     parent.send(UnmapRegion(1))
+    assert not child._is_done_soon(submitted)
+    bench.finish(submitted, [BATCH])
+
+
+def test_with_few_cores_nobody_looks(begin, monkeypatch):
+    monkeypatch.setattr(_child, "_WATCHED_S", LONG_S)
+    monkeypatch.setattr(_child, "_SPARE_CORES", 1 << 20)
+    child, bench, _ = begin(0.5)
+    submitted = bench.submit(VERIFY, [BATCH])
     assert not child._is_done_soon(submitted)
     bench.finish(submitted, [BATCH])
 

@@ -3,8 +3,8 @@
 Three threads: this process's first takes batches and submits them, a second finishes them in order, a third loads
 and unloads plugins and notices the parent's end. The first does the finishing too where the device works in place,
 and of a batch that is done soon while no other comes: that spares small batches a change of threads. It looks for the
-end of such a batch, and for a moment for the next batch, without giving up its core: in a virtual machine waking a
-core that sleeps takes longer than verifying a signature does.
+end of such a batch, and for a moment for the next batch, without giving up its core, where there are enough of them:
+in a virtual machine waking a core that sleeps may take longer than verifying a signature does.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ __all__ = ["main"]
 
 _log = logging.getLogger(__name__)
 
-_WATCHED_S = 2e-3  # the end of a batch is looked for so long; then a thread waits for it that gives up its core
-_LINGER_S = 200e-6  # and the next batch so long, where there are cores to spare
+# With fewer cores whoever looks without giving up its core takes it from those that it waits for.
 _SPARE_CORES = 4
+_WATCHED_S = 2e-3  # the end of a batch is looked for so long; then a thread waits for it that gives up its core
+_LINGER_S = 200e-6  # and the next batch so long
 
 
 class Child:
@@ -76,7 +77,8 @@ class Child:
         self._handed_on = self._finished = 0  # to the second thread, and by it
         self._orders = select.poll()
         self._orders.register(batches.connection, select.POLLIN)
-        self._linger_s = _LINGER_S if len(os.sched_getaffinity(0)) >= _SPARE_CORES else 0.0
+        spare = len(os.sched_getaffinity(0)) >= _SPARE_CORES
+        self._watched_s, self._linger_s = (_WATCHED_S, _LINGER_S) if spare else (0.0, 0.0)
 
     def serve(self) -> None:
         """Runs batches until the parent says that there are no more."""
@@ -105,7 +107,7 @@ class Child:
             return False
         if not isinstance(submitted, Submitted):
             return True
-        end = time.perf_counter() + _WATCHED_S
+        end = time.perf_counter() + self._watched_s
         while not submitted.done():
             if self._orders.poll(0) or time.perf_counter() > end:
                 return False
