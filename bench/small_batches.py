@@ -16,7 +16,7 @@ from pathlib import Path
 from verifier.bench.cases import check_codes
 from verifier.bench.records import Record, append_records
 from verifier.bench.rig import Rig, columns_of
-from verifier.bench.signatures import make_signatures
+from verifier.bench.signatures import SignatureSet, make_signatures
 from verifier.manifest import load_manifest
 
 PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
@@ -31,11 +31,10 @@ BUILDS: dict[str, dict[str, int]] = {
 }
 
 
-def measure(device: str, build: str, sizes: list[int], runs: int) -> list[Record]:
+def measure(device: str, build: str, made: SignatureSet, sizes: list[int], runs: int) -> list[Record]:
     """Prints a line a size, and returns a record of the whole batch for each."""
     folder = PLUGINS / "sm2"
     choice = load_manifest(folder).choice("", BUILDS[build])
-    made = make_signatures("SM2", min(max(sizes), 1 << 16), fault_share=0.01)
     records = []
     with Rig(device, folder, PLUGINS / "common", slot_bytes=64 << 20, choice=choice) as rig:
         for items in sizes:
@@ -74,8 +73,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="appends the records to this file")
     options = parser.parse_args()
     print(f"{'':24} {'items':>8} {'batch':>9} {'kernels':>9} {'verify':>9}")
+    sizes = options.items or list(ITEMS)
+    made = make_signatures("SM2", min(max(sizes), 1 << 16), fault_share=0.01)
     for build in options.build or BUILDS:
-        records = measure(options.device, build, options.items or list(ITEMS), options.runs)
+        records = measure(options.device, build, made, sizes, options.runs)
         if options.output:
             append_records(options.output, records)
 
