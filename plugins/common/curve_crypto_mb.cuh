@@ -1,18 +1,20 @@
 // u1 G + u2 Q by Intel's crypto_mb, eight items at a time, where a CPU's build is linked with that library.
 //
-// It stands in the place of the fast formulas (curve_verify.cuh) and gives what they give: VALID, INVALID or RETRY.
-// Everything before and after is this source's own: encodings, ranges, the curve equation, scalars, and the verdicts of
-// items that come out at infinity (curve_finish.cuh).
+// It stands in the place of the fast formulas (curve_verify.cuh; curve_enrolled.cuh, whose tables are then for items
+// that are left over) and gives what they give: VALID, INVALID or RETRY. Everything before and after is this source's
+// own: encodings, ranges, the curve equation, scalars, and the verdicts of items that come out at infinity
+// (curve_finish.cuh).
 //
 // What is called are the point operations below the library's own verification, with 512-bit registers: they take any
-// two scalars, so that a digest will do where its SM2 call hashes a message itself. They are in none of its headers, which
-// is no risk where the manifest names the digest of the library's bytes (docs/decisions/0021-providers.md). The
-// multiplication of Q and the addition are complete. That of G is not, and need not be: it adds d 2^(7i) G to the sum of
-// lower windows, whose scalar is smaller than 2^(7i), so that the two are never equal or opposite for a scalar below n.
+// two scalars, so that a digest will do where its SM2 call hashes a message itself. They are in none of its headers,
+// which is no risk where the manifest names the digest of the library's bytes (docs/decisions/0021-providers.md). The
+// multiplication of Q and the addition are complete. That of G is not, and need not be: it adds d 2^(7i) G to the sum
+// of lower windows, whose scalar is smaller than 2^(7i), so that the two are never equal or opposite for a scalar
+// below n.
 //
-// Source: github.com/intel/cryptography-primitives, sources/ippcp/crypto_mb, ifma_ecpoint_sm2.c and ifma_ecpoint_p256.c.
+// Source: github.com/intel/cryptography-primitives, sources/ippcp/crypto_mb: ifma_ecpoint_sm2.c, ifma_ecpoint_p256.c.
 #pragma once
-#include "curve_verify.cuh"
+#include "curve_enrolled.cuh"
 
 #if TARGET_GPU
 #error "crypto_mb is for CPUs"
@@ -21,11 +23,11 @@
 namespace crypto_mb {
 
 constexpr u32 LANES = 8;
-// So few items are done sooner one by one: eight take as long as four of ours.
-constexpr u32 FEW = 3;
+// So few items are done sooner one by one: eight take as long as four of the source's, or seven with enrolled keys.
+constexpr u32 FEW = 3, FEW_ENROLLED = 6;
 
-// A number of each of eight items: limb i of item k is limb[i][k]. Of the field 52 bits a limb, below 2p; of scalars 64
-// bits, the fifth zero.
+// A number of each of eight items: limb i of item k is limb[i][k]. Of the field 52 bits a limb, below 2p; of scalars
+// 64 bits, the fifth zero.
 struct alignas(64) Numbers {
     u64 limb[5][LANES];
 };
@@ -106,9 +108,24 @@ DEVICE bool is_zero(const Numbers& numbers, u32 lane, const Numbers& p) {
     return zero == 0 || prime == 0;
 }
 
-// The codes of `count` items, all UNDECIDED with their planes filled. Lanes that are left over do the first item again.
+// The key of an item whose planes are filled: in QX and QY, or of the enrolled key's slot in QX.
 template <class C, u32 PLANES>
-DEVICE_CALL void verify_lanes(const Batch& batch, const u32* items, u32 count) {
+DEVICE void load_key(PublicKey& key, const ItemScratch<PLANES>& scratch, const u32* slots) {
+    if (slots) {
+        const u32* header = KeySlots<C>::slot(slots, load(scratch, QX).w[0]);
+        LIMBS for (u32 i = 0; i < 8; i++) {
+            key.x.w[i] = header[KeySlots<C>::X + i];
+            key.y.w[i] = header[KeySlots<C>::Y + i];
+        }
+    } else {
+        key.x = load(scratch, QX), key.y = load(scratch, QY);
+    }
+}
+
+// The codes of `count` items, all UNDECIDED with their planes filled; with `slots` their keys are enrolled. Lanes
+// that are left over do the first item again.
+template <class C, u32 PLANES>
+DEVICE_CALL void verify_lanes(const Batch& batch, const u32* items, u32 count, const u32* slots) {
     typedef Library<C> L;
     Points sum, q;
     Numbers u1, u2, target, alias, zz, p;
@@ -117,7 +134,9 @@ DEVICE_CALL void verify_lanes(const Batch& batch, const u32* items, u32 count) {
     for (u32 k = 0; k < LANES; k++) {
         const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, items[k < count ? k : 0]);
         put_scalar(u1, k, load(scratch, U1)), put_scalar(u2, k, load(scratch, U2));
-        put_element(q.x, k, load(scratch, QX)), put_element(q.y, k, load(scratch, QY));
+        PublicKey key;
+        load_key<C>(key, scratch, slots);
+        put_element(q.x, k, key.x), put_element(q.y, k, key.y);
         put_element(q.z, k, small_words(1));
         const Words wanted = load(scratch, TARGET);
         Words other;
@@ -141,21 +160,25 @@ DEVICE_CALL void verify_lanes(const Batch& batch, const u32* items, u32 count) {
     }
 }
 
-// The body of a stage over a range of items, in the place of verify_item.
+// The body of a stage over a range of items, in the place of verify_item, or with `slots` of verify_enrolled_item.
 template <class C, u32 PLANES>
-DEVICE void verify_range(const Batch& batch, const Lane& lane, u32 begin, u32 end, const u32* comb) {
+DEVICE void verify_range(
+    const Batch& batch, const Lane& lane, u32 begin, u32 end, const u32* comb, const u32* slots = nullptr) {
     u32 items[LANES], count = 0;
     for (u32 item = begin; item < end; item++) {
         if (batch.codes[item] != UNDECIDED) continue;
         items[count++] = item;
         if (count < LANES) continue;
-        verify_lanes<C, PLANES>(batch, items, count);
+        verify_lanes<C, PLANES>(batch, items, count, slots);
         count = 0;
     }
-    if (count > FEW) {
-        verify_lanes<C, PLANES>(batch, items, count);
+    if (count > (slots ? FEW_ENROLLED : FEW)) {
+        verify_lanes<C, PLANES>(batch, items, count, slots);
     } else {
-        for (u32 k = 0; k < count; k++) verify_item<C, PLANES>(batch, lane, items[k], comb);
+        for (u32 k = 0; k < count; k++) {
+            if (slots) verify_enrolled_item<C, PLANES>(batch, lane, items[k], comb, slots);
+            else verify_item<C, PLANES>(batch, lane, items[k], comb);
+        }
     }
 }
 

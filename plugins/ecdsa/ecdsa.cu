@@ -95,12 +95,28 @@ DEVICE void finish_enrolled(const Batch& batch, const Lane& lane, u32 item) {
     finish_enrolled_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state), key_slots<C>(batch.state));
 }
 
+#if defined(CRYPTO_MB)
+template <class C>
+DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
+    if constexpr (crypto_mb::Library<C>::HAS) {
+        const u32* const slots = key_slots<C>(batch.state);
+        crypto_mb::verify_range<C, ALL_PLANES>(batch, lane, begin, end, comb_table<C>(batch.state), slots);
+    } else {
+        for (u32 item = begin; item < end; item++) verify_enrolled<C>(batch, lane, item);
+    }
+}
+#define VERIFY_ENROLLED_STAGE(prefix, C) RANGE_STAGE(prefix##_verify_enrolled, verify_enrolled_range<C>)
+#else
+#define VERIFY_ENROLLED_STAGE(prefix, C) \
+    ITEM_STAGE(prefix##_verify_enrolled, verify_enrolled<C>, ENROLLED_THREADS, ENROLLED_BLOCKS)
+#endif
+
 #define ENROLLED_STAGES(prefix, C)                                            \
     STATE_STAGE(prefix##_empty_slots, empty_slot<C>, KeySlots<C>::SLOTS, 128) \
     ITEM_STAGE(prefix##_tabulate, tabulate<C>, TABULATE_THREADS, 1)           \
     ITEM_STAGE(prefix##_enroll, enroll<C>, 128, 1)                            \
     ITEM_STAGE(prefix##_prepare_enrolled, prepare_enrolled<C>, 128, 1)        \
-    ITEM_STAGE(prefix##_verify_enrolled, verify_enrolled<C>, ENROLLED_THREADS, ENROLLED_BLOCKS) \
+    VERIFY_ENROLLED_STAGE(prefix, C)                                          \
     ITEM_STAGE(prefix##_finish_enrolled, finish_enrolled<C>, ENROLLED_THREADS, ENROLLED_BLOCKS)
 
 ENROLLED_STAGES(p256, P256Curve)

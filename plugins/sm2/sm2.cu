@@ -74,7 +74,15 @@ STATE_STAGE(sm2_empty_slots, empty_slot, Slots::SLOTS, 128)
 ITEM_STAGE(sm2_tabulate, tabulate, TABULATE_THREADS, 1)
 ITEM_STAGE(sm2_enroll, enroll, 128, 1)
 ITEM_STAGE(sm2_prepare_enrolled, prepare<true>, 128, 3)
+#if defined(CRYPTO_MB)
+DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
+    const u32* const comb = (const u32*)batch.state;
+    crypto_mb::verify_range<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, comb, key_slots(batch));
+}
+RANGE_STAGE(sm2_verify_enrolled, verify_enrolled_range)
+#else
 ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
+#endif
 ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
 
 #endif

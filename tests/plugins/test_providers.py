@@ -14,8 +14,9 @@ import pytest
 from _answers import PLUGINS, provided
 from _sm2_cases import N, chosen
 
+from verifier.bench.enrolled import enroll_keys, enrolled_columns
 from verifier.bench.rig import Rig, columns_of
-from verifier.bench.signatures import SignatureSet, make_signatures
+from verifier.bench.signatures import FAULTS, SignatureSet, make_signatures
 from verifier.model import Code, Column
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
@@ -91,6 +92,24 @@ def test_few_undecided_among_many_malformed(rigs, algorithm, share):
     made = make_signatures(algorithm, 3000, seed=5, fault_share=share)
     codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, columns_of(made), made.items)
     assert np.array_equal(codes, made.codes)
+
+
+@pytest.mark.parametrize("algorithm", PLUGIN_OF)
+def test_enrolled_keys(rigs, algorithm):
+    """Their verdicts, whether the library or the tables give them."""
+    faults = [name for name in FAULTS if not name.startswith(("key", "x", "negated"))]
+    every = make_signatures(algorithm, 2000, seed=6, keys=5, fault_share=0.2, faults=faults)
+    pair = rigs[PLUGIN_OF[algorithm]]
+    slots = [enroll_keys(rig, every) for rig in pair]
+    for items in (1, 6, 7, 8, 15, 100, 2000):
+        made, found = every.part(0, items), []
+        for rig, slot_of in zip(pair, slots, strict=True):
+            slot = rig.fill("verify_enrolled", algorithm, enrolled_columns(made, slot_of[:items]), items)
+            rig.run(slot)
+            found.append((slot.codes.copy(), slot.valid.copy(), slot.decided.copy()))
+        assert np.array_equal(found[1][0], made.codes)
+        for ours, theirs in zip(*found, strict=True):
+            assert np.array_equal(ours, theirs)
 
 
 def test_points_at_infinity_are_decided_by_the_finishing_stage(rigs):
