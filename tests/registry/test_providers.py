@@ -15,8 +15,9 @@ from _library_package import PACKAGE, archive, install
 from _waiting import until
 from structlog.testing import capture_logs
 
+from verifier.drivers.build import build_image, host_target
 from verifier.errors import ManifestError, ProviderError, SelfTestError
-from verifier.manifest import load_manifest, parse_manifest
+from verifier.manifest import Choice, load_manifest, parse_manifest
 from verifier.model import Batch, Code, Column
 from verifier.registry import PluginSource, Registry, State, common_folder, usable_variants
 from verifier.registry._tuning import key_of
@@ -170,6 +171,18 @@ def test_a_library_that_does_not_link_is_refused(registry, installed):
     folder = installed('extern "C" unsigned another(unsigned sum) { return sum; }')
     assert built(registry.load(folder)) == {"default"}
     assert "library_parity" in registry.index()[0].reason
+    assert served_by(registry)
+
+
+def test_a_bundle_serves_where_there_is_no_compiler(registry, installed, image_cache, monkeypatch):
+    source = PluginSource.read(installed(RIGHT), common_folder())
+    target = host_target()
+    start, defines = source.manifest.build(Choice(), target)
+    image = build_image(source.reached(start), start, target, defines, cache=image_cache)
+    bundle = dataclasses.replace(source, images={target: image})
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert built(registry.load(bundle)) == {"default"}
+    assert "provided: cpu: the compiler that CXX names does not run" in registry.index()[0].reason
     assert served_by(registry)
 
 

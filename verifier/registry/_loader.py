@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from verifier.drivers import ABI_VERSION, DeviceInfo
-from verifier.errors import BackendError, ManifestError, PluginError, ProviderError
+from verifier.errors import BackendError, DeviceUnavailableError, ManifestError, PluginError, ProviderError
 from verifier.manifest import Choice, Operation
 from verifier.registry._answers import parse_answers
 from verifier.registry._elf import image_info
@@ -77,7 +77,7 @@ class Loader:
             build = instance.builds[device_id]
             try:
                 instance.images |= images_for(source, [build], cache=options.cache, timeout_s=options.build_timeout_s)
-            except PluginError as error:
+            except (PluginError, DeviceUnavailableError) as error:  # a bundle brings its defaults, and no compiler
                 raise ProviderError(f"{source.label}: {variant}: {error}") from error
         instance.infos = {
             build: image_info(image.data, f"{source.label} for {image.target}")
