@@ -7,10 +7,10 @@
 #pragma once
 #include "curve_points.cuh"
 
-// Window of the generator's comb: its table has ceil(BITS / window) * 2^(window - 1) entries of 64 bytes, 33.5 MB for
-// 16. A GPU takes it from its cache or memory; on the CPU it should stay in the second-level cache.
+// Window of the generator's comb: its table has ceil(BITS / window) * 2^(window - 1) entries of 64 bytes, 436 MB for 20
+// and 33.5 MB for 16. A GPU takes it from its memory; on the CPU it should stay in the second-level cache.
 #ifndef WINDOW_G
-#define WINDOW_G 16
+#define WINDOW_G 20
 #endif
 #ifndef WINDOW_G_CPU
 #define WINDOW_G_CPU 8

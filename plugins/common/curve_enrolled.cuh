@@ -27,12 +27,7 @@
 
 // Threads of a block that verifies; 512 run on a multiprocessor, as one block in step or as several that are not.
 #ifndef COMB_THREADS
-#define COMB_THREADS 512
-#endif
-// Coordinates of the next entry that are loaded an addition ahead: 2, or 1 and the other is only brought to the cache,
-// which leaves eight registers more.
-#ifndef COMB_AHEAD
-#define COMB_AHEAD 2
+#define COMB_THREADS 128
 #endif
 constexpr u32 ENROLLED_THREADS = COMB_THREADS, ENROLLED_BLOCKS = 512 / COMB_THREADS, TABULATE_THREADS = 128;
 
@@ -239,22 +234,26 @@ DEVICE FastPoint<C> double_scalar_enrolled(
     const u32 stride = 1;
 #endif
     const L ladder = L::start(digits, stride, scratch, comb, slots);
-    u32 negative;
-    const u32* entry = L::entry(ladder, 0, negative);
+    u32 negative, next = 0;
+    Element x, y;
+    // The next entry is loaded while the one before it is added.
+    auto fetch = [&] {
+        if (next == L::ADDITIONS) return;
+        const u32* entry = L::entry(ladder, next++, negative);
+        x = F::load_constant(entry), y = F::load_constant(entry + 8);
+    };
+    fetch();
     P p;
-    p.x = F::load_constant(entry), p.y = F::negate_if(F::load_constant(entry + 8), negative, flags), p.z = F::one();
-    entry = L::entry(ladder, 1, negative);
-    Element x = F::load_constant(entry), y;
-    if constexpr (COMB_AHEAD == 2) y = F::load_constant(entry + 8);
-    NO_UNROLL for (u32 i = 1; i < L::ADDITIONS; i++) {
-        if constexpr (COMB_AHEAD == 1) y = F::load_constant(entry + 8);
+    p.x = x, p.y = F::negate_if(y, negative, flags), p.z = F::one();
+    fetch();
+    if constexpr (!COMPLETE) {
         const Element now_x = x, now_y = F::negate_if(y, negative, flags);
-        if (i + 1 < L::ADDITIONS) {
-            entry = L::entry(ladder, i + 1, negative);
-            x = F::load_constant(entry);
-            if constexpr (COMB_AHEAD == 2) y = F::load_constant(entry + 8);
-            else prefetch(entry + 8);
-        }
+        fetch();
+        P::add_affine(p, now_x, now_y, flags);
+    }
+    NO_UNROLL for (u32 i = COMPLETE ? 1 : 2; i < L::ADDITIONS; i++) {
+        const Element now_x = x, now_y = F::negate_if(y, negative, flags);
+        fetch();
         if (!COMPLETE || !P::template add_exception<true>(p, now_x, now_y, isomorphic_a<C>(F::one(), flags), flags))
             P::add_plain(p, now_x, now_y, flags);
         if constexpr (!COMPLETE && ENROLLED_BLOCKS == 1) sync(lane);

@@ -5,6 +5,7 @@
 #pragma once
 #include "counting.cuh"
 #include "curve_item.cuh"
+#include "inverse.cuh"
 
 template <class M>
 struct Scalar {
@@ -82,22 +83,10 @@ struct Scalar {
 
     DEVICE bool in_range(const Words& a) { return !is_zero(a) && less(a, M::modulus()); }
 
-    // 1 / a by a^(n-2), four bits of the exponent at a time; in and out in Montgomery form. Zero gives zero.
+    // 1 / a, in and out in Montgomery form: 1 / (a R) = (1 / a) / R, and R^2 is missing. Zero gives zero.
     DEVICE_CALL Words invert(const Words a) {
         COUNT(order_inversions);
-        Words power[16];
-        power[0] = one();
-        NO_UNROLL for (u32 i = 1; i < 16; i++) power[i] = multiply(power[i - 1], a);
-        Words exponent = M::modulus();
-        exponent.w[0] -= 2;
-        Words r = power[0];
-        NO_UNROLL for (u32 i = 0; i < 64; i++) {
-            if (i) NO_UNROLL for (u32 j = 0; j < 4; j++) r = multiply(r, r);
-            r = multiply(r, power[exponent.w[7] >> 28]);
-            LIMBS for (u32 k = 7; k > 0; k--) exponent.w[k] = exponent.w[k] << 4 | exponent.w[k - 1] >> 28;
-            exponent.w[0] <<= 4;
-        }
-        return r;
+        return to_montgomery(to_montgomery(inverse_modulo(a, M::modulus(), (u32)M::NEGATIVE_INVERSE)));
     }
 
 #if !TARGET_GPU

@@ -75,7 +75,7 @@ COUNTED = (
 )
 
 # The windows of a GPU. The generator's table does not change what is counted, so that it is not built.
-GPU_WINDOWS: Mapping[str, int | str] = {"WINDOW_G_CPU": 16, "WINDOW_KEY_CPU": 8, "KEY_SLOTS": 16}
+GPU_WINDOWS: Mapping[str, int | str] = {"WINDOW_G_CPU": 20, "WINDOW_KEY_CPU": 8, "KEY_SLOTS": 16}
 
 
 def count(
@@ -144,4 +144,6 @@ def _fill_state(rig: Rig) -> None:
     by other formulas."""
     size = rig.instance.info.state_bytes
     state = np.frombuffer((ctypes.c_uint8 * size).from_address(rig.instance.state), np.uint8)
-    state[:] = np.random.default_rng(1).integers(1, 255, size, dtype=np.uint8)
+    some = np.random.default_rng(1).integers(1, 255, min(size, 1 << 24), dtype=np.uint8)
+    for begin in range(0, size, some.size):
+        state[begin : begin + some.size] = some[: size - begin]
