@@ -102,7 +102,7 @@ static_assert(sizeof(Batch) == 304, "mirrored by verifier/drivers/_abi.py");
 
 // A stage that launches itself (plugins/common/modes_gpu.cuh) may say two more things with u32 constants beside it:
 // NAME_shared, bytes of dynamic shared memory a block, and NAME_warp_items, items that keep a warp busy (32). A stage
-// may have a second kernel NAME_few, which does the same for launches over at most NAME_few_items items.
+// may have a second kernel NAME_few, which does the same for launches over at most NAME_few_items items a multiprocessor.
 
 // What the host must know of a built plugin; read from the symbol `plugin_info`.
 struct PluginInfo {

@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) publish(const Batch batch) {
         for_each_item<threads>(batch.items, [&](u32 item, const Lane& lane) { function(batch, lane, item); }); \
     }
 
-// In the place of the stage `name` for launches over at most `most` items: `team` lanes have an item, and all lanes
+// In the place of the stage `name` for launches over at most `most` items a multiprocessor: `team` lanes have an item, and all lanes
 // of a warp call `function`, so that they may use shuffles.
 #define FEW_STAGE(name, function, most, team, threads, blocks_per_sm)                                  \
     extern "C" __constant__ const u32 name##_few_items = most;                                          \

@@ -27,7 +27,9 @@ def inverse():
 
     def run(a: int, modulus: int) -> int:
         result = (ctypes.c_uint32 * 8)()
-        probe.probe_inverse(_words(a), _words(modulus), ctypes.c_uint32(-pow(modulus, -1, 1 << 32) % (1 << 32)), result)
+        probe.probe_inverse(
+            _words(a), _words(modulus), ctypes.c_uint32(-pow(modulus, -1, 1 << 32) % (1 << 32)), result
+        )
         return sum(word << 32 * i for i, word in enumerate(result))
 
     return run

@@ -218,7 +218,7 @@ def test_known_answers(few):
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
 def test_it_compiles_for_gpus_without_spills(target):
     source = PluginSource.read(PLUGINS / "sm2", common_folder())
-    start, macros = source.manifest.build(source.manifest.choice("", {"TEAM_ITEMS": 8192}), target)
+    start, macros = source.manifest.build(source.manifest.choice("", {"TEAM_ITEMS": 64}), target)
     image = build_image(source.reached(start), start, target, {**macros, "KEY_SLOTS": 16})
     (usage,) = (kernel for kernel in kernel_usage(image.log) if kernel.name == "sm2_verify_few")
     assert usage.registers <= 255

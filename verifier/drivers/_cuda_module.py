@@ -86,7 +86,7 @@ class CudaModule:
         with self._lock:
             if name not in self._functions:
                 function = self._resolve(name)
-                function.few_items = self._optional(f"{name}_few_items", 0)
+                function.few_items = self._optional(f"{name}_few_items", 0) * self._driver.info.units
                 if function.few_items:
                     function.few = self._resolve(f"{name}_few")
                     function.few.hold_to(function.lanes)
