@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import structlog
 from _asking import served_by
 from _library_package import PACKAGE, archive, install
 from _waiting import until
@@ -19,7 +20,7 @@ from verifier.drivers.build import build_image, host_target
 from verifier.errors import ManifestError, ProviderError, SelfTestError
 from verifier.manifest import Choice, load_manifest, parse_manifest
 from verifier.model import Batch, Code, Column
-from verifier.registry import PluginSource, Registry, State, common_folder, usable_variants
+from verifier.registry import PluginSource, Registry, State, _loader, common_folder, usable_variants
 from verifier.registry._tuning import key_of
 from verifier.workers import Fleet, WorkerOptions
 
@@ -70,14 +71,26 @@ def installed(tmp_path, monkeypatch, make):
     return installed
 
 
+@pytest.fixture
+def logs(monkeypatch):
+    """What the loader logs, whatever an earlier test has set up."""
+    configured, before = structlog.is_configured(), structlog.get_config()
+    structlog.reset_defaults()
+    monkeypatch.setattr(_loader, "_log", structlog.get_logger("verifier.registry"))
+    with capture_logs() as entries:
+        yield entries
+    structlog.reset_defaults()
+    if configured:
+        structlog.configure(**before)
+
+
 def built(status) -> set[str]:
     return set(status.builds.values())
 
 
-def test_an_installed_library_serves(registry, installed):
+def test_an_installed_library_serves(registry, installed, logs):
     folder = installed(RIGHT)
-    with capture_logs() as logs:
-        status = registry.load(folder)
+    status = registry.load(folder)
     assert status.builds == {"cpu:0": "provided", "cpu:1": "provided"}
     assert served_by(registry) == status.label
     used = [(entry["device"], entry["variant"], entry["library"]) for entry in logs if entry["event"] == "provider"]
@@ -110,10 +123,9 @@ def test_who_chooses_stands_above_it(fleet, options, installed):
         ({"flags": '"sse2", "no_such_flag"'}, f"{PACKAGE}: this CPU has not no_such_flag"),
     ],
 )
-def test_without_the_library_or_the_instructions_the_source_serves(registry, installed, missing, problem):
+def test_without_the_library_or_the_instructions_the_source_serves(registry, installed, logs, missing, problem):
     folder = installed(RIGHT, **missing)
-    with capture_logs() as logs:
-        status = registry.load(folder)
+    status = registry.load(folder)
     assert built(status) == {"default"}
     assert served_by(registry) == status.label
     (reason,) = {entry["reason"] for entry in logs if entry["event"] == "provider_not_used"}
@@ -135,24 +147,22 @@ def test_what_is_tuned_holds_for_the_libraries_at_hand(fleet, installed, monkeyp
     assert key_of(device, source)[3] == with_library[3].removesuffix(f", {PACKAGE} 1.2.3")
 
 
-def test_other_bytes_than_the_manifest_names_are_never_linked(registry, tmp_path, monkeypatch, make):
+def test_other_bytes_than_the_manifest_names_are_never_linked(registry, tmp_path, monkeypatch, make, logs):
     (tmp_path / "library").mkdir()
     data = archive(tmp_path / "library", RIGHT)
     digest = install(tmp_path / "site", data, monkeypatch)
     (tmp_path / "site" / "lib" / "library.a").write_bytes(data + b"\n")
     folder = make("p", manifest=with_provider(digest), source=calling)
-    with capture_logs() as logs:
-        assert built(registry.load(folder)) == {"default"}
+    assert built(registry.load(folder)) == {"default"}
     assert "which the plugin does not name; it names those of 1.2.3" in str(logs)
     (tmp_path / "site" / "lib" / "library.a").unlink()
     with pytest.raises(ProviderError, match="cannot be read"):
         registry.load(folder, variant="provided", force=True)
 
 
-def test_a_library_that_answers_wrongly_is_refused(registry, installed):
+def test_a_library_that_answers_wrongly_is_refused(registry, installed, logs):
     folder = installed(WRONG)
-    with capture_logs() as logs:
-        status = registry.load(folder)
+    status = registry.load(folder)
     refused, serving = registry.index()
     assert (refused.state, set(refused.builds.values())) == (State.FAILED, {"provided"})
     assert refused.reason.startswith("provided: parity@1.0.0 on cpu:")
