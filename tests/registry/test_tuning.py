@@ -12,7 +12,7 @@ from verifier.cli.plugin import app
 from verifier.drivers import list_devices
 from verifier.errors import SelfTestError
 from verifier.manifest import Choice, parse_manifest
-from verifier.registry import PluginSource, Registry, TuningFile, common_folder, tune
+from verifier.registry import PluginSource, Registry, TuningFile, _tuning_run, common_folder, tune
 from verifier.registry import _images as images_module
 from verifier.registry._images import Build, images_for
 from verifier.registry._tuning_search import search
@@ -234,6 +234,12 @@ def test_on_a_device_with_memory_of_its_own(make, one, options):
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch):
     monkeypatch.setenv("VERIFIER_FAKE_DEVICES", "1")
+
+
+def test_items_that_a_slot_does_not_hold(make, one, options, monkeypatch):
+    """On a device that wants more of them at first than there is room for."""
+    monkeypatch.setattr(_tuning_run, "FIRST_ITEMS", {"cpu": 1 << 22})
+    check_tuned(make, one, options)
 
 
 @pytest.mark.gpu

@@ -132,12 +132,16 @@ def _timed_groups(instance: Instance) -> list[Group]:
 
 def _rate(worker: WorkerLike, instance: Instance, group: Group) -> float:
     outputs = sum(output.bytes for output in instance.manifest.operations[group.operation_index].outputs)
+
+    def fits(items: int) -> bool:
+        batch, _ = group.tiled(items)
+        return worker.fits(items, batch.nbytes + len(group.key.constant), outputs)
+
     items = FIRST_ITEMS.get(worker.device.kind, FIRST_ITEMS_ELSEWHERE)
-    while True:
-        seconds = _seconds(worker, instance, group, items)  # the first run at a size warms it up
-        batch, _ = group.tiled(2 * items)
-        if seconds >= LEAST_S or not worker.fits(2 * items, batch.nbytes + len(group.key.constant), outputs):
-            break
+    while items > 1 and not fits(items):  # a slot may be small
+        items //= 2
+    # The first run at a size warms it up.
+    while _seconds(worker, instance, group, items) < LEAST_S and fits(2 * items):
         items *= 2
     return items / statistics.median(_seconds(worker, instance, group, items) for _ in range(RUNS))
 
