@@ -55,7 +55,7 @@ class Plan:
     def settings(self) -> Settings:
         """Batch sizes and runs: of a CPU what it does in seconds, of a GPU what fills it."""
         batch = (2_048 if self.quick else 16_384) if self.on_cpu else (1 << 18 if self.quick else 1 << 20)
-        data = (1 << 20 if self.quick else 16 << 20) if self.on_cpu else (64 << 20 if self.quick else 256 << 20)
+        data = (1 << 20 if self.quick else 16 << 20) if self.on_cpu else (64 << 20 if self.quick else 1 << 30)
         return Settings(batch, 3 if self.quick else 9, data, "kernels" in self.suites, "pipeline" in self.suites)
 
 
@@ -112,7 +112,9 @@ class Run:
                 self.plan.device,
                 folder,
                 root / "common",
-                slot_bytes=MAX_SLOT_BYTES,
+                slot_bytes=max(MAX_SLOT_BYTES, 5 * self.plan.settings.cipher_bytes // 2)
+                if case.bulk
+                else MAX_SLOT_BYTES,
                 choice=choice,
                 **self._options,
             )
@@ -138,7 +140,9 @@ class Run:
                 self.plan.device,
                 root / case.plugin,
                 root / "common",
-                slot_bytes=MAX_SLOT_BYTES,
+                slot_bytes=max(MAX_SLOT_BYTES, 5 * self.plan.settings.cipher_bytes // 2)
+                if case.bulk
+                else MAX_SLOT_BYTES,
                 choice=choice,
                 **self._options,
             ) as rig:
