@@ -173,6 +173,13 @@ def test_a_device_that_is_not_there():
     assert "there is no cuda:77 here; there are" in result.output
 
 
+def test_a_window_in_which_a_run_has_no_room():
+    """All would be sent at once and go on chain at once."""
+    result = app("bench", "--transactions", "500", "--window", "200")
+    assert result.exit_code == 2
+    assert "a quarter of --transactions at most, 125 here" in result.output
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_bench(tmp_path, monkeypatch):

@@ -68,7 +68,12 @@ def bench(
     accounts: Annotated[int, typer.Option(min=2, help="Accounts that sign them.")] = 32,
     validators: Annotated[int, typer.Option(min=4, help="Validators of the chain.")] = 4,
     block: Annotated[int, typer.Option(min=1, help="Transactions in a block, at most.")] = 200,
-    window: Annotated[int, typer.Option(min=1, help="Transactions that the client has under way.")] = 1_000,
+    window: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Transactions that the client has under way: 1000, or a sixth of all if that is less."
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each case; the median counts.")] = 3,
     seconds: Annotated[float, typer.Option(min=1, help="The longest that a run may take.")] = 30.0,
     device: Annotated[
@@ -87,6 +92,11 @@ def bench(
     from verifier.drivers import list_devices
 
     console = Console()
+    if window is None:
+        window = min(1_000, transactions // 6)
+    elif 4 * window > transactions:
+        # What is sent at once goes on chain at once: no rate can be read from that.
+        raise typer.BadParameter(f"--window {window}: a quarter of --transactions at most, {transactions // 4} here")
     with _errors():
         chosen = Algorithm.SM2 if algorithm is Algorithms.SM2 else Algorithm.ECDSA_P256
         present = [info.id for info in list_devices()]
