@@ -7,10 +7,15 @@
 //
 // What is called are the point operations below the library's own verification, with 512-bit registers: they take any
 // two scalars, so that a digest will do where its SM2 call hashes a message itself. They are in none of its headers,
-// which is no risk where the manifest names the digest of the library's bytes (docs/decisions/0021-providers.md). The
-// multiplication of Q and the addition are complete. That of G is not, and need not be: it adds d 2^(7i) G to the sum
-// of lower windows, whose scalar is smaller than 2^(7i), so that the two are never equal or opposite for a scalar
-// below n.
+// which is no risk where the manifest names the digest of the library's bytes (docs/decisions/0021-providers.md).
+//
+// Their addition knows two equal points only where their coordinates come out as the same number, though both of x
+// and x + p may stand for one: of some pairs the sum is then no point but z = 0, as of opposite ones. After the last
+// addition that leaves the item open. Inside the multiplication of Q it would be taken for infinity. There it can
+// happen in the last window alone, where 16 times what came before is the last digit d modulo n, |d| <= 8: for the
+// scalar n + 2d. Scalars so near to n are left open. The multiplication of G does not look for equal points, and need
+// not: it adds d 2^(7i) G to the sum of lower windows, whose scalar is smaller than 2^(7i), so that the two are never
+// equal or opposite for a scalar below n.
 //
 // Source: github.com/intel/cryptography-primitives, sources/ippcp/crypto_mb: ifma_ecpoint_sm2.c, ifma_ecpoint_p256.c.
 #pragma once
@@ -25,6 +30,8 @@ namespace crypto_mb {
 constexpr u32 LANES = 8;
 // So few items are done sooner one by one: eight take as long as four of the source's, or seven with enrolled keys.
 constexpr u32 FEW = 3, FEW_ENROLLED = 6;
+// Twice the largest digit of the library's windows.
+constexpr u32 LAST_WINDOW = 16;
 
 // A number of each of eight items: limb i of item k is limb[i][k]. Of the field 52 bits a limb, below 2p; of scalars
 // 64 bits, the fifth zero.
@@ -97,6 +104,14 @@ DEVICE void put_element(Numbers& numbers, u32 lane, const Words& a) {
     numbers.limb[4][lane] = v3 >> 16;
 }
 
+// Whether the multiplication of Q may meet a point equal to its sum, for 0 < k < n.
+template <class C>
+DEVICE bool meets_itself(const Words& k) {
+    Words left;
+    subtract(left, C::Order::modulus(), k);
+    return !less(small_words(LAST_WINDOW), left);
+}
+
 // Whether a number that left Montgomery form is zero modulo p: it is between 0 and p, both included.
 template <class C>
 DEVICE bool is_zero(const Numbers& numbers, u32 lane, const Numbers& p) {
@@ -129,11 +144,13 @@ DEVICE_CALL void verify_lanes(const Batch& batch, const u32* items, u32 count, c
     typedef Library<C> L;
     Points sum, q;
     Numbers u1, u2, target, alias, zz, p;
-    bool aliased = false;
+    bool aliased = false, open[LANES];
     put_element(p, 0, C::Field::Prime::p());
     for (u32 k = 0; k < LANES; k++) {
         const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, items[k < count ? k : 0]);
-        put_scalar(u1, k, load(scratch, U1)), put_scalar(u2, k, load(scratch, U2));
+        const Words of_key = load(scratch, U2);
+        put_scalar(u1, k, load(scratch, U1)), put_scalar(u2, k, of_key);
+        open[k] = meets_itself<C>(of_key);
         PublicKey key;
         load_key<C>(key, scratch, slots);
         put_element(q.x, k, key.x), put_element(q.y, k, key.y);
@@ -156,7 +173,7 @@ DEVICE_CALL void verify_lanes(const Batch& batch, const u32* items, u32 count, c
     L::from_montgomery(sum.z);
     for (u32 k = 0; k < count; k++) {
         const bool equal = is_zero<C>(target, k, p) || (aliased && is_zero<C>(alias, k, p));
-        batch.codes[items[k]] = is_zero<C>(sum.z, k, p) ? RETRY : equal ? VALID : INVALID;
+        batch.codes[items[k]] = open[k] || is_zero<C>(sum.z, k, p) ? RETRY : equal ? VALID : INVALID;
     }
 }
 

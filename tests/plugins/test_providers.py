@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _answers import PLUGINS, provided
+from _ecdsa_cases import chosen as chosen_ecdsa
+from _reference import P256
 from _sm2_cases import N, chosen
 
 from verifier.bench.enrolled import enroll_keys, enrolled_columns
@@ -128,3 +130,47 @@ def test_points_at_infinity_are_decided_by_the_finishing_stage(rigs):
         }
         codes = agree(rigs["sm2"], "SM2", columns, 64)
         assert np.flatnonzero(codes == Code.INVALID).tolist() == list(places)
+
+
+def made_of(algorithm: str, items) -> SignatureSet:
+    """A batch of items with raw encodings."""
+    digests, signatures, keys = (
+        np.frombuffer(b"".join(values), np.uint8).reshape(len(items), -1)
+        for values in zip(*((item.digest, item.signature, item.key_bytes) for item in items), strict=True)
+    )
+    codes = np.array([item.code for item in items], np.uint8)
+    nothing = np.zeros(len(items), np.uint8)
+    return SignatureSet(algorithm, digests, signatures, keys, nothing, codes, nothing)
+
+
+# Keys of which the library does not see that the last window's point is its sum, for the key's scalar n - 6 on SM2
+# and n - 2 on P-256: one of thirty is such a key.
+MISSED = {"SM2": (2, 20, 73, 152), "ECDSA_P256": (10, 39, 82, 133)}
+
+
+def near_the_order(algorithm: str, keys):
+    """Valid items whose key is multiplied by what is 1 to 35 below the order."""
+    if algorithm == "SM2":
+        return [chosen("", d, 77777, N - below) for below in range(1, 36) for d in keys]
+    return [chosen_ecdsa(P256, "", d, 77777, P256.n - below) for below in range(1, 36) for d in keys]
+
+
+@pytest.mark.parametrize(("algorithm", "keys"), MISSED.items())
+def test_scalars_of_the_key_near_the_order(rigs, algorithm, keys):
+    items = near_the_order(algorithm, keys)
+    made, pair = made_of(algorithm, items), rigs[PLUGIN_OF[algorithm]]
+    codes = agree(pair, algorithm, columns_of(made), made.items)
+    assert set(codes) == {Code.VALID}
+
+
+@pytest.mark.parametrize(("algorithm", "keys"), MISSED.items())
+def test_scalars_of_an_enrolled_key_near_the_order(algorithm, keys):
+    name = PLUGIN_OF[algorithm]
+    rig = Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=provided(name), threads=1)
+    try:
+        made = made_of(algorithm, near_the_order(algorithm, keys))
+        slot = rig.fill("verify_enrolled", algorithm, enrolled_columns(made, enroll_keys(rig, made)), made.items)
+        rig.run(slot)
+        assert set(slot.codes) == {Code.VALID}
+    finally:
+        rig.close()
