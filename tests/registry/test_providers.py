@@ -20,7 +20,16 @@ from verifier.drivers.build import build_image, host_target
 from verifier.errors import ManifestError, ProviderError, SelfTestError
 from verifier.manifest import Choice, load_manifest, parse_manifest
 from verifier.model import Batch, Code, Column
-from verifier.registry import PluginSource, Registry, State, _loader, common_folder, usable_variants
+from verifier.registry import (
+    PluginSource,
+    Registry,
+    State,
+    Tuned,
+    TuningFile,
+    _loader,
+    common_folder,
+    usable_variants,
+)
 from verifier.registry._tuning import key_of
 from verifier.workers import Fleet, WorkerOptions
 
@@ -145,6 +154,40 @@ def test_what_is_tuned_holds_for_the_libraries_at_hand(fleet, installed, monkeyp
     monkeypatch.setattr(sys, "path", sys.path[1:])
     assert usable_variants(source.manifest, device.target) == ["wide_groups"]
     assert key_of(device, source)[3] == with_library[3].removesuffix(f", {PACKAGE} 1.2.3")
+
+
+def test_a_tuned_library_serves_only_while_the_settings_want_libraries(fleet, options, installed, tmp_path):
+    options = dataclasses.replace(options, tuned=True, cache=tmp_path / "images")
+    source = PluginSource.read(installed(RIGHT), common_folder())
+    name, target, driver, compiler, digest = key_of(fleet.workers[0].device, source)
+    tuned = Tuned(
+        device=name,
+        target=target,
+        driver=driver,
+        compiler=compiler,
+        plugin=source.label,
+        digest=digest,
+        variant="provided",
+        tunables={"GROUP": 2},
+        rates={},
+        default_rates={},
+        tuned_at="",
+    )
+    TuningFile.of_cache(options.cache).put(tuned)
+    for providers, variant, expected in (
+        (True, "provided", "provided GROUP=2"),
+        (True, "", "provided GROUP=2"),
+        (False, "", "default"),
+    ):
+        registry = Registry(fleet, dataclasses.replace(options, providers=providers))
+        try:
+            # The variant that is asked for is built with the tuned values, so that they are at hand afterwards.
+            tunables = {"GROUP": 2} if variant else {}
+            assert built(registry.load(source, variant=variant, tunables=tunables)) == {expected}
+            assert served_by(registry)
+            registry.unload("parity", wait=True)
+        finally:
+            registry.close()
 
 
 def test_other_bytes_than_the_manifest_names_are_never_linked(registry, tmp_path, monkeypatch, make, logs):

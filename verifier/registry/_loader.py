@@ -87,14 +87,16 @@ class Loader:
 
     def chosen(self, asked: Choice | None, source: PluginSource, device: DeviceInfo) -> Choice:
         """What a plugin is built with for a device: what the load asked for, else what the settings say, and where
-        both are silent what tuning found there, else a provider's variant. Raises ManifestError."""
+        both are silent what tuning found there, else a provider's variant; neither is a provider's where the settings
+        want none. Raises ManifestError."""
         options = self.options
         variant, tunables = self._stated(asked, source)
         stated = source.manifest.choice(variant, {**options.sized(source.manifest), **tunables})
         if variant:
             return stated
         tuned = tuned_choice(device, source, options.cache, dict(stated.tunables)) if options.tuned else None
-        if tuned is not None and (source.digest, tuned.variant) not in self._refused:
+        wanted = tuned is not None and (options.providers or not source.manifest.provider(tuned, device.target))
+        if tuned is not None and wanted and (source.digest, tuned.variant) not in self._refused:
             return tuned
         return self._with_provider(source, device, stated)
 
