@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.hashes import SHA256
 from gmssl import sm2
 
-from verifier.bench.signatures import CURVES, FAULTS, make_signatures, multiply
+from verifier.bench.signatures import CURVES, FAULTS, make_crafted, make_signatures, multiply
 from verifier.model import Code
 
 OPENSSL_CURVES = {"ECDSA_P256": ec.SECP256R1(), "ECDSA_SECP256K1": ec.SECP256K1()}
@@ -58,6 +58,14 @@ def test_the_curve_is_a_group_of_order_n(algorithm):
     assert (curve.y**2 - curve.x**3 - curve.a * curve.x - curve.b) % curve.p == 0
     assert multiply(curve, curve.n) is None
     assert multiply(curve, curve.n - 1) == (curve.x, curve.p - curve.y)
+
+
+def test_crafted_signatures_are_valid_and_of_one_sum():
+    made, n = make_crafted(5, keys=3), CURVES["SM2"].n
+    for digest, signature, key in zip(made.digests, made.signatures, made.keys, strict=True):
+        r, s = (int.from_bytes(signature[begin : begin + 32].tobytes(), "big") for begin in (0, 32))
+        assert (r + s) % n == n - 6
+        assert gmssl_verifies(digest.tobytes(), signature.tobytes(), key.tobytes())
 
 
 def test_a_seed_repeats():

@@ -25,7 +25,7 @@ from verifier.bench.limits import Limits, tightest
 from verifier.bench.peers import peers_for
 from verifier.bench.records import Record
 from verifier.bench.rig import Rig, Slot, columns_of
-from verifier.bench.signatures import SignatureSet, make_signatures, sm2_hash
+from verifier.bench.signatures import SignatureSet, make_crafted, make_signatures, sm2_hash
 from verifier.drivers import DeviceInfo
 from verifier.errors import SelfTestError
 from verifier.model import Code, Column
@@ -152,6 +152,29 @@ def _verify_messages(name: str) -> Callable[[Rig, Limits, Settings], Iterator[Re
     return measure
 
 
+def _verify_crafted(name: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
+    """Items that all leave the fast formulas: what an attacker could make of a batch."""
+
+    def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
+        if not (settings.pipeline or rig.info.unified):
+            return
+        made = make_crafted(min(settings.batch, 1 << 12)).tiled(settings.batch)
+        slot = rig.fill("verify", "SM2", columns_of(made), made.items)
+        rig.run(slot)
+        check_codes(slot, made, name)
+        yield Record.of_times(
+            f"{name}{_suffix(rig.info)}",
+            rig.info,
+            made.items,
+            rig.times(slot, settings.runs),
+            made.items,
+            includes=("parsing",) if rig.info.unified else ("transfer", "parsing"),
+            limit=limits.of_link(ITEM_BYTES),
+        )
+
+    return measure
+
+
 def _recover(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
     def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
         made = make_signatures(algorithm, min(settings.batch, 1 << 16)).tiled(settings.batch)
@@ -218,6 +241,7 @@ def _enrolled(name: str, plugin: str, algorithm: str) -> tuple[Case, Case]:
 CASES = (
     Case("sm2-verify", "sm2", _verify("sm2-verify", "SM2"), "SM2", provided=True),
     Case(MESSAGES, "sm2", _verify_messages(MESSAGES), provided=True),
+    Case("sm2-verify-crafted", "sm2", _verify_crafted("sm2-verify-crafted")),
     Case("p256-verify", "ecdsa", _verify("p256-verify", "ECDSA_P256"), "ECDSA_P256", provided=True),
     Case("secp256k1-verify", "ecdsa", _verify("secp256k1-verify", "ECDSA_SECP256K1"), "ECDSA_SECP256K1"),
     Case("secp256k1-recover", "ecdsa", _recover("secp256k1-recover", "ECDSA_SECP256K1")),

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from verifier.model import Bytes, Code
 from verifier.schemes import DEFAULT_SM2_USER_ID
 
-__all__ = ["CURVES", "FAULTS", "Curve", "SignatureSet", "make_signatures", "sm2_hash"]
+__all__ = ["CURVES", "FAULTS", "Curve", "SignatureSet", "make_crafted", "make_signatures", "sm2_hash"]
 
 
 class Curve(NamedTuple):
@@ -273,3 +273,20 @@ def make_signatures(
         column(codes),
         named,
     )
+
+
+def make_crafted(items: int, *, seed: int = 1, keys: int = 64) -> SignatureSet:
+    """Valid SM2 signatures that the fast formulas cannot decide: with t = r + s = n - 6 two points of the key's
+    ladder are equal or opposite. A signer gets there by the digest: r = t (1 + d) - k, s = t - r, e = r - x1."""
+    curve, rng, t = CURVES["SM2"], random.Random(seed), CURVES["SM2"].n - 6
+    signers, nonces = _walk(curve, rng, keys), _walk(curve, rng, 4096)
+    rows = []
+    for _ in range(items):
+        d, (x, y) = signers[rng.randrange(keys)]
+        k, (x1, _y1) = nonces[rng.randrange(4096)]
+        r = (t * (1 + d) - k) % curve.n
+        rows.append(b"".join(map(_be32, ((r - x1) % curve.n, r, (t - r) % curve.n, x, y))))
+    table = np.frombuffer(b"".join(rows), np.uint8).reshape(items, 160)
+    codes = np.full(items, Code.VALID, np.uint8)
+    digests, signatures, publics = (part.copy() for part in np.split(table, (32, 96), axis=1))
+    return SignatureSet("SM2", digests, signatures, publics, np.zeros(items, np.uint8), codes, [""] * items)
