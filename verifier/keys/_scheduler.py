@@ -30,7 +30,10 @@ from verifier.scheduling import Priority
 __all__ = ["KeyScheduler", "Submits"]
 
 _NONE = np.empty(0, np.uint32)
+_NO_ITEMS: Positions = np.empty(0, np.intp)
+_NOTHING = np.zeros(0, np.bool_)  # of a batch all of whose keys are in tables nothing is missing
 _NOTED = 65536  # items of a batch that are looked at to find out which keys are in use
+_KEYS_KNOWN = 256  # batch keys whose counterpart is remembered; callers' user ids are among them
 _SPLIT = 0.5  # with fewer of its keys in tables a batch is not worth being split
 
 
@@ -65,6 +68,7 @@ class KeyScheduler:
         self._catalogue = catalogue
         self._tables = tables
         self._promotion = promotion
+        self._keys: dict[BatchKey, tuple[int, BatchKey | None]] = {}  # of `verify_enrolled`, and of which instance
 
     def submit(
         self,
@@ -110,8 +114,8 @@ class KeyScheduler:
 
         with _Hold(tables, released) as hold:
             view = batch.keys.view
-            names = view.names[batch.indices] if view.names.size else np.zeros(batch.items, np.uint64)
-            missing = np.zeros(0, np.bool_)
+            names = view.names.take(batch.indices) if view.names.size else np.zeros(batch.items, np.uint64)
+            missing = _NOTHING
             if not view.whole:
                 missing = names == 0
                 missing[batch.refused] = False
@@ -120,7 +124,9 @@ class KeyScheduler:
             if enrolled is None:
                 return None
             pieces = Pieces(batch.items, batch.refused, plain, submit, hold.end)
-            return hold.keep(pieces, _split(enrolled, missing, plain))
+            future = hold.keep(pieces, _split(enrolled, missing, plain))
+        _note(tables, names, missing)
+        return future
 
     def _promoted(self, batch: Batch, submit: Submit, released: Released | None) -> Future[BatchResult] | None:
         """By tables of keys that were seen often, where that is worth it; None: it is not."""
@@ -146,19 +152,19 @@ class KeyScheduler:
             enrolled = self._enrolled(tables, batch, at, names, missing)
             if enrolled is None:
                 return None
-            return hold.keep(Pieces(batch.items, _NONE, plain, submit, hold.end), _split(enrolled, missing, plain))
+            pieces = Pieces(batch.items, _NONE, plain, submit, hold.end)
+            future = hold.keep(pieces, _split(enrolled, missing, plain))
+        _note(tables, names, missing)
+        return future
 
     def _enrolled(
         self, tables: AlgorithmTables, batch: Batch | NamedBatch, key_at: int, names: Names, missing: Mask
     ) -> Batch | None:
         """The batch by slots; None where too few of its keys have one, or the plugin does not serve it."""
-        misses = int(np.count_nonzero(missing))
         key = self._enrolled_key(batch.key)
-        if key is None or misses > _SPLIT * batch.items:
+        if key is None or (missing.size and np.count_nonzero(missing) > _SPLIT * batch.items):
             tables.count(0, batch.items)
             return None
-        tables.slots.note_use(names[:: -(-batch.items // _NOTED)], time.monotonic())
-        tables.count(batch.items - misses, misses)
         slots = Column(names.view(np.uint8), 8)
         return Batch(key, batch.items, (*batch.inputs[:key_at], slots, *batch.inputs[key_at + 1 :]))
 
@@ -167,13 +173,19 @@ class KeyScheduler:
         _, _, algorithm = key.operation.partition("/")
         try:
             enrolled = self._catalogue.resolve("verify_enrolled", algorithm, key.plugin)
-            plain = self._catalogue.resolve("verify", algorithm, key.plugin)
-            if not _alike(plain.operation, enrolled.operation):
-                return None
-            resolved = enrolled.key(_numbers(plain.operation, key))
-            return replace(resolved, constant=key.constant)
         except NotServedError:
             return None
+        known = self._keys.get(key)
+        if known is not None and known[0] == enrolled.instance.id:
+            return known[1]
+        plain = enrolled.instance.manifest.operation("verify", algorithm)
+        found = None
+        if plain is not None and _alike(plain, enrolled.operation):
+            found = replace(enrolled.key(_numbers(plain, key)), constant=key.constant)
+        if len(self._keys) >= _KEYS_KNOWN:
+            self._keys.clear()
+        self._keys[key] = (enrolled.instance.id, found)
+        return found
 
 
 def _alike(plain: Operation, enrolled: Operation) -> bool:
@@ -197,11 +209,18 @@ def _ask_for(tables: AlgorithmTables, batch: NamedBatch, missing: Mask) -> None:
         tables.want(batch.keys, np.unique(wanted).astype(np.intp))
 
 
+def _note(tables: AlgorithmTables, names: Names, missing: Mask) -> None:
+    """Takes down that keys were used, and how many. The batch is under way by then: it does not wait for it."""
+    misses = int(np.count_nonzero(missing))
+    tables.slots.note_use(names[:: -(-names.size // _NOTED)], time.monotonic())
+    tables.count(names.size - misses, misses)
+
+
 def _split(
     enrolled: Batch, missing: Mask, plain: Callable[[Positions | None], Batch]
 ) -> list[tuple[Positions | None, Batch, bool]]:
     """The pieces of a batch: what has a table, and the rest."""
-    rest = np.flatnonzero(missing)
+    rest = np.flatnonzero(missing) if missing.size else _NO_ITEMS
     if not rest.size:
         return [(None, enrolled, True)]
     hit = np.flatnonzero(~missing)

@@ -25,6 +25,7 @@ Places = npt.NDArray[np.intp]
 Generations = npt.NDArray[np.uint32]
 
 _GENERATION_SHIFT = np.uint64(32)
+_SLOT = np.uint64(0xFFFFFFFF)
 
 
 class Holds:
@@ -172,7 +173,7 @@ class Slots:
 
     def note_use(self, names: Names, now: float) -> None:
         """Marks the slots of these names as used."""
-        self.used[(names & np.uint64(0xFFFFFFFF)).astype(np.intp)] = now
+        self.used[(names & _SLOT).view(np.intp)] = now
 
     def keys_of(self, places: Places) -> list[tuple[KeySet, Places, Places]]:
         """The keys of slots, by set: (set, slots, places in the set)."""

@@ -103,8 +103,9 @@ class Backlog:
         self._callers: dict[tuple[str, str], Held] = {}
         self.held: dict[str, Held] = {}  # by plugin
 
-    def admit(self, work: Work, retry_after_s: float, rate: float | None = None) -> None:
-        """Accepts a request and puts it in line. `rate` is what the devices do, units a second, where measured.
+    def admit(self, work: Work, retry_after_s: Callable[[], float], rate: float | None = None) -> None:
+        """Accepts a request and puts it in line. `rate` is what the devices do, units a second, where measured;
+        `retry_after_s` is asked when it is refused.
 
         Raises CapacityError naming the bound; nothing is changed then.
         """
@@ -123,7 +124,7 @@ class Backlog:
                 ("bytes", has.bytes, work.batch.nbytes, limits.bytes * part),
             ):
                 if now + more > bound:
-                    raise CapacityError(f"{whose} is full: {now} of {int(bound)} {what}", retry_after_s)
+                    raise CapacityError(f"{whose} is full: {now} of {int(bound)} {what}", retry_after_s())
         if rate:
             self._check_time(work, rate, retry_after_s)
         self._classes[work.priority].count(work)
@@ -134,7 +135,7 @@ class Backlog:
         order.ends[work.caller] = work.tag + units(work.batch.items, work.batch.nbytes)
         self._push(work)
 
-    def _check_time(self, work: Work, rate: float, retry_after_s: float) -> None:
+    def _check_time(self, work: Work, rate: float, retry_after_s: Callable[[], float]) -> None:
         """Seconds of work, of which only what is as urgent counts: the rest waits behind this request."""
         plugin, limit = work.batch.key.plugin, self._limits.seconds
         as_urgent = [order for priority, order in self._classes.items() if priority <= work.priority]
@@ -146,7 +147,7 @@ class Backlog:
             ahead = [order.held[plugin, caller] for order in as_urgent if (plugin, caller) in order.held]
             seconds = sum(units(held.items, held.bytes) for held in ahead) / rate
             if ahead and seconds + more > bound:
-                raise CapacityError(f"{whose} is full: {seconds:.1f} of {bound:.1f} s of work", retry_after_s)
+                raise CapacityError(f"{whose} is full: {seconds:.1f} of {bound:.1f} s of work", retry_after_s())
 
     def _push(self, work: Work) -> None:
         queue = self._queues.setdefault(work.batch.key, _KeyQueue())

@@ -89,7 +89,7 @@ class Core:
         up = [state.device.device for state in self._devices if state.device.state is WorkerState.UP]
         rate = self.router.rate(key, up) if up else None
         measured = rate if self.router.knows(key, up) else None
-        self.backlog.admit(work, self._retry_after_s(key, rate), measured)
+        self.backlog.admit(work, lambda: self._retry_after_s(key, rate), measured)
         if work.deadline is not None:
             self._deadlines[work] = work.deadline
             self._next_deadline = min(self._next_deadline, work.deadline)

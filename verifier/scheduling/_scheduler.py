@@ -218,8 +218,8 @@ class Scheduler:
                 timings = answer.timings
                 timings.total_ns = round((now - work.accepted) * 1e9)
                 timings.queue_ns = round(((now if work.started is None else work.started) - work.accepted) * 1e9)
-                self._metrics.answered(work.batch.key.plugin, answer)
                 work.future.set_result(answer)
+                self._metrics.answered(work.batch.key.plugin, answer)  # counted while the caller wakes up
             else:
                 work.future.set_exception(answer)
 

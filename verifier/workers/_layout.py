@@ -119,7 +119,10 @@ def write_parts(
 
 def _write_data(target: Bytes, parts: list[Bytes], at: int, borrowed: Collection[int]) -> None:
     if not borrowed:
-        np.concatenate(parts, out=target)
+        if len(parts) == 1:
+            target[:] = parts[0]
+        else:
+            np.concatenate(parts, out=target)
         return
     begin = 0
     for part in parts:
