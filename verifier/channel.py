@@ -32,7 +32,11 @@ class Channel:
 
         Raises EOFError or OSError where the other end is gone, msgspec.DecodeError where it sends rubbish.
         """
-        return self._decoder.decode(self.connection.recv_bytes())
+        message = self.connection.recv_bytes()
+        try:
+            return self._decoder.decode(message)
+        except RecursionError as error:  # of what the schema skips
+            raise msgspec.DecodeError(str(error)) from None
 
     def close(self) -> None:
         """Closes this end."""
