@@ -127,7 +127,7 @@ def running(device: str, plugin: str, processes: int) -> Iterator[Daemon]:
             f"shared_memory.listen={memory}",
             "scheduling.caller_share=1.0",
         )
-        with serving(device, str(NULL) if plugin == "null" else plugin, settings) as (address, pid):
+        with serving(device, [str(NULL) if plugin == "null" else plugin], settings) as (address, pid):
             yield Daemon(address, memory, pid)
 
 

@@ -20,7 +20,7 @@ from node_adapter.chain._messages import Message, decode, encode
 from node_adapter.chain._node import Node, NodeSettings
 from node_adapter.chain._questions import Answer, Point, Question
 from node_adapter.client import AsyncVerifierClient
-from node_adapter.errors import ChainError
+from node_adapter.errors import AdapterError, ChainError
 
 __all__ = ["NodeProcess", "SocketHost", "run_node"]
 
@@ -117,6 +117,7 @@ class _NodeHost(SocketHost):
     def __init__(self, folder: Path, number: int, engine: Engine) -> None:
         super().__init__(folder, number)
         self._engine = engine
+        self.refused: str | None = None  # by the engine: the node cannot go on
 
     def verify(self, question: Question, answer: Answer) -> None:
         """By the engine."""
@@ -125,7 +126,12 @@ class _NodeHost(SocketHost):
         task.add_done_callback(self._tasks.discard)
 
     async def _decide(self, question: Question, answer: Answer) -> None:
-        answer(await self._engine.verify(question))
+        try:
+            codes = await self._engine.verify(question)
+        except AdapterError as error:
+            self.refused = str(error)
+        else:
+            answer(codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +191,7 @@ async def _run(told: NodeProcess) -> None:
         "proposal_wait_s": sum(asked.seconds for asked in engine.asked if asked.point is Point.PROPOSAL),
         "height": ledger.height,
         "view": node.replica.view,
-        "problem": node.problem,
+        "problem": node.problem or host.refused,
     }
     node.stop("the run is over")
     host.close()

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from node_adapter.chain import make_pool
 from node_adapter.chain._messages import Blocks, Status, encode
-from node_adapter.chain._process import SocketHost
+from node_adapter.chain._process import SocketHost, _NodeHost
 from node_adapter.chain.experiment import Measured, cpu_s, library_cost_s, measure, predicted_gain
 from node_adapter.client import Algorithm
-from node_adapter.errors import ChainError
+from node_adapter.errors import ChainError, NotServedError
 from verifier.bench.records import append_records, read_records
 from verifier.cli import _chain_bench as bench
 from verifier.cli import chain as cli
@@ -50,6 +50,21 @@ def test_messages_go_over_sockets_in_order(tmp_path):
         assert [message.height for sender, message in ears[1].heard if sender == 0] == list(range(50))
         for host in hosts:
             host.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_node_whose_verifier_refuses_says_so(tmp_path):
+    class Refuses:
+        async def verify(self, question):
+            raise NotServedError("no plugin serves it")
+
+    async def run():
+        host, answers = _NodeHost(tmp_path, 0, Refuses()), []
+        host.verify(None, answers.append)
+        await until(lambda: host.refused)
+        assert host.refused == "no plugin serves it"
+        assert answers == []
 
     asyncio.run(asyncio.wait_for(run(), 30))
 

@@ -16,12 +16,14 @@ _ENDS_S = 120.0
 
 
 @contextmanager
-def serving(device: str, plugin: str, settings: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
+def serving(device: str, plugins: Sequence[str], settings: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
     """The address and the process id of a daemon on a free port, without its other listeners.
 
     `settings` are SECTION.NAME=VALUE. Raises VerifierError where it does not start.
     """
-    command = [sys.executable, "-m", "verifier", "serve", "--device", device, "--plugin", plugin]
+    command = [sys.executable, "-m", "verifier", "serve", "--device", device]
+    for plugin in plugins:
+        command += ["--plugin", plugin]
     command += ["--listen", "127.0.0.1:0", "--log-level", "error"]
     for setting in ("health.listen=[]", "metrics.listen=", "status.listen=", "admin.listen=[]", *settings):
         command += ["--set", setting]
@@ -29,7 +31,9 @@ def serving(device: str, plugin: str, settings: Sequence[str] = ()) -> Iterator[
         try:
             line = process.stdout.readline() if process.stdout else ""
             if not line.startswith(_READY):
-                raise VerifierError(f"the daemon with {plugin} on {device} did not start; its log says why")
+                raise VerifierError(
+                    f"the daemon with {', '.join(plugins)} on {device} did not start; its log says why"
+                )
             yield line.removeprefix(_READY).split()[0], process.pid
         finally:
             process.terminate()

@@ -151,8 +151,9 @@ def _daemon(case: Case, algorithm: Algorithm) -> Iterator[tuple[str, int | None]
     if not case.device:
         yield "", None
         return
-    plugin = "sm2" if algorithm is Algorithm.SM2 else "ecdsa"
-    with serving(case.device, plugin) as daemon:
+    # Certificates of blocks that a node catches up with are on P-256, whatever transactions are signed with.
+    plugins = ["sm2", "ecdsa"] if algorithm is Algorithm.SM2 else ["ecdsa"]
+    with serving(case.device, plugins) as daemon:
         yield daemon
 
 
