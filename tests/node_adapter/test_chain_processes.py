@@ -14,7 +14,7 @@ from node_adapter.chain._messages import Blocks, Status, encode
 from node_adapter.chain._process import SocketHost, _NodeHost
 from node_adapter.chain.experiment import Measured, cpu_s, library_cost_s, measure, predicted_gain
 from node_adapter.client import Algorithm
-from node_adapter.errors import ChainError, NotServedError
+from node_adapter.errors import ChainError, DeadlineError
 from verifier.bench.records import append_records, read_records
 from verifier.cli import _chain_bench as bench
 from verifier.cli import chain as cli
@@ -57,13 +57,13 @@ def test_messages_go_over_sockets_in_order(tmp_path):
 def test_a_node_whose_verifier_refuses_says_so(tmp_path):
     class Refuses:
         async def verify(self, question):
-            raise NotServedError("no plugin serves it")
+            raise DeadlineError("no verdict in time")
 
     async def run():
         host, answers = _NodeHost(tmp_path, 0, Refuses()), []
         host.verify(None, answers.append)
         await until(lambda: host.refused)
-        assert host.refused == "no plugin serves it"
+        assert host.refused == "no verdict in time"
         assert answers == []
 
     asyncio.run(asyncio.wait_for(run(), 30))
