@@ -9,6 +9,7 @@ sm2-verify-unknown-grpc                  several callers at once, each with one 
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import threading
 import time
@@ -65,9 +66,10 @@ def daemon_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], run
         columns = columns_of(made)
         batch = Batch(resolved.key({}), items, tuple(columns[name] for name in resolved.operation.inputs))
 
-        def once(batch: Batch = batch, made: SignatureSet = made) -> None:
+        def once(batch: Batch = batch, made: SignatureSet = made) -> int:
             result = daemon.core.scheduler.submit(batch, caller="bench").result()
             _check_bits(result.valid, made)
+            return result.timings.device_ns
 
         yield _latency(CASE, once, info, items, runs, "daemon", ())
     yield _enrolled(daemon, info, sizes[-1], runs)
@@ -100,8 +102,10 @@ def _enrolled(daemon: Daemon, info: DeviceInfo, items: int, runs: int) -> Record
         np.empty(0, np.uint32),
     )
 
-    def once() -> None:
-        _check_bits(daemon.core.named.submit(batch, caller="bench").result().valid, made)
+    def once() -> int:
+        result = daemon.core.named.submit(batch, caller="bench").result()
+        _check_bits(result.valid, made)
+        return result.timings.device_ns
 
     before = tables.stats()[ALGORITHM].hits
     record = _latency(f"{CASE}-enrolled", once, info, items, runs, "daemon", (), {"keys": len(rows)})
@@ -119,8 +123,10 @@ def e2e_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], batch:
             made = make_signatures(ALGORITHM, items, fault_share=0.01)
             request = _request(made)
 
-            def once(request: Any = request, made: SignatureSet = made) -> None:
-                _check_bits(np.frombuffer(stub.Verify(request).valid, np.uint8), made)
+            def once(request: Any = request, made: SignatureSet = made) -> int:
+                answer = stub.Verify(request)
+                _check_bits(np.frombuffer(answer.valid, np.uint8), made)
+                return int(answer.timings.device_ns)
 
             yield _latency(CASE, once, info, items, runs, "grpc", ("gRPC",))
         made = make_signatures(ALGORITHM, min(batch, 1 << 16), fault_share=0.01).tiled(batch)
@@ -155,7 +161,7 @@ def e2e_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], batch:
 
 def _latency(
     case: str,
-    once: Callable[[], None],
+    once: Callable[[], int],
     info: DeviceInfo,
     items: int,
     runs: int,
@@ -163,13 +169,17 @@ def _latency(
     more: tuple[str, ...],
     settings: dict[str, str | int | float] | None = None,
 ) -> Record:
+    """`once` runs a batch and returns its nanoseconds on the device: records have their median, and that of the rest."""
     for _ in range(2):
         once()
-    seconds = []
+    seconds, on_device = [], []
     for _ in range(runs):
         started = time.perf_counter()
-        once()
+        device_ns = once()
         seconds.append(time.perf_counter() - started)
+        on_device.append(device_ns / 1e9)
+    beside = statistics.median(whole - part for whole, part in zip(seconds, on_device, strict=True))
+    settings = {**(settings or {}), "device_s": statistics.median(on_device), "beside_s": beside}
     name = f"{case}-{items}-latency-{where}{_suffix(info)}"
     includes = (*_path(info), *more)
     return Record.of_times(name, info, items, seconds, items, unit="s", includes=includes, settings=settings)
