@@ -61,7 +61,9 @@ class _Class:
         """Counts a request in, or out with sign -1."""
         plugin = work.batch.key.plugin
         for key in ((plugin, None), (plugin, work.caller)):
-            held = self.held.setdefault(key, Held())
+            held = self.held.get(key)
+            if held is None:
+                held = self.held[key] = Held()
             held.add(work, sign)
             if not held.requests:
                 del self.held[key]

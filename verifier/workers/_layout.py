@@ -70,10 +70,11 @@ def lay_out(parts: Sequence[Batch], constant_bytes: int, output_bytes: tuple[int
         return begin
 
     inputs = []
-    for columns in zip(*(part.inputs for part in parts), strict=True):
-        nbytes = sum(column.data.size for column in columns)
-        stride = columns[0].stride
-        fixed = all(column.offsets is None and column.stride == stride for column in columns)
+    for columns in zip(*[part.inputs for part in parts], strict=True):
+        nbytes, stride, fixed = 0, columns[0].stride, True
+        for column in columns:
+            nbytes += column.data.size
+            fixed = fixed and column.offsets is None and column.stride == stride
         offsets = -1 if fixed else take(4 * (items + 1))
         inputs.append(Place(take(nbytes), nbytes, stride if fixed else 0, offsets))
     constant = take(constant_bytes)
