@@ -3,7 +3,8 @@
     python bench/front_end.py --device cpu --processes 1 2 --seconds 5 --out bench/results/front_end.jsonl
 
 Cases: transport-null (gRPC streams, the null plugin), grpc-e2e-sm2, shm-null and shm-e2e-sm2 (columns in the clients'
-shared memory), request-8192-added-latency (seconds of one request beyond its time on the device, at half load).
+shared memory), request-8192-added-latency (seconds of one request beyond its time on the device, at half load), and
+request-8192-transport-latency (the same request to a gRPC server in Python that looks at nothing: the floor of both).
 Clients are processes of their own, one for each front end unless --clients says otherwise, each with a channel of its
 own and --depth requests of --items in flight. CPU seconds a GB of each role stand in `settings`: on a machine that
 others use, too, they say what one core could carry. Every answer is looked at: all items decided, and right.
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,7 @@ import grpc
 import numpy as np
 
 from node_adapter.client import CHANNEL_OPTIONS, SharedMemory
-from verifier.api import tune_malloc
+from verifier.api import channel_options, tune_malloc
 from verifier.bench.processes import children, cpu_s
 from verifier.bench.records import Record, append_records, load_average
 from verifier.bench.serving import serving
@@ -50,7 +52,11 @@ def main() -> None:
     if options.client:
         client(options)
         return
+    if options.echo:
+        echo()
+        return
     device = next(device for device in list_devices() if device.id == options.device)
+    keep(options, transport_latency(options, device))
     for processes in options.processes:
         for plugin in options.plugins:
             with running(options.device, plugin, processes) as daemon:
@@ -95,6 +101,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--client", help=argparse.SUPPRESS)
+    parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -247,6 +254,39 @@ def latency(daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, pro
     )
     case = "request-8192-added-latency" + ("-null" if plugin == "null" else "")
     made = record(options, device, case, added, processes, "s")
+    made.settings["p99_s"] = float(p99)
+    return made
+
+
+def echo() -> None:
+    """A gRPC server with the daemon's settings that answers every request with the bitmaps of 8,192 items."""
+    tune_malloc()
+    handler = grpc.unary_unary_rpc_method_handler(lambda _request, _context: bytes(2 * 8192 // 8))
+    server = grpc.server(ThreadPoolExecutor(4), options=channel_options(1 << 30, 60.0))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Echo", {"Ask": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(port, flush=True)
+    sys.stdin.readline()
+
+
+def transport_latency(options: argparse.Namespace, device: DeviceInfo) -> Record:
+    """Seconds of a unary call with the bytes of 8,192 items to a server in a process of its own."""
+    command = [sys.executable, __file__, "--echo"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        channel = grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}", CHANNEL_OPTIONS)
+        ask = channel.unary_unary("/Echo/Ask")
+        request, seconds = bytes(8192 * BYTES), []
+        for _ in range(300):
+            begun = time.monotonic()
+            ask(request, timeout=WAIT_S, wait_for_ready=True)
+            seconds.append(time.monotonic() - begun)
+            time.sleep(seconds[-1])
+        process.kill()
+    p50, p99 = np.quantile(seconds[3:], [0.5, 0.99])
+    print(f"request-8192-transport-latency p50 {p50 * 1e3:.2f} ms p99 {p99 * 1e3:.2f} ms", flush=True)
+    made = record(options, device, "request-8192-transport-latency", seconds[3:], 1, "s")
     made.settings["p99_s"] = float(p99)
     return made
 
