@@ -169,7 +169,7 @@ def _latency(
     more: tuple[str, ...],
     settings: dict[str, str | int | float] | None = None,
 ) -> Record:
-    """`once` runs a batch and returns its nanoseconds on the device: records have their median, and that of the rest."""
+    """`once` runs a batch and returns its nanoseconds on the device; records have their median and the rest's."""
     for _ in range(2):
         once()
     seconds, on_device = [], []
