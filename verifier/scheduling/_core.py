@@ -86,9 +86,12 @@ class Core:
     def admit(self, work: Work) -> None:
         """Accepts a request. Raises CapacityError."""
         key = work.batch.key
-        up = [state.device.device for state in self._devices if state.device.state is WorkerState.UP]
-        rate = self.router.rate(key, up) if up else None
-        measured = rate if self.router.knows(key, up) else None
+        rate = measured = None
+        held = self.backlog.held.get(key.plugin)
+        if held is not None and held.requests:  # else there is nothing that a bound could be reached with
+            up = [state.device.device for state in self._devices if state.device.state is WorkerState.UP]
+            rate = self.router.rate(key, up) if up else None
+            measured = rate if self.router.knows(key, up) else None
         self.backlog.admit(work, lambda: self._retry_after_s(key, rate), measured)
         if work.deadline is not None:
             self._deadlines[work] = work.deadline
