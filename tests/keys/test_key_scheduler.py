@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -290,6 +291,38 @@ def test_an_enrolled_operation_that_asks_for_other_things_is_not_used(bench, cha
     bench.submit([0, 1, 2, 3, 0, 1])
     assert bench.inner.operations() == ["verify/SM2"]
     assert not bench.held
+
+
+def test_what_is_remembered_of_a_plugin_ends_with_it(bench):
+    """One batch key before, during and after the service of a plugin whose `verify_enrolled` has other columns."""
+    instance = bench.catalogue.resolve("verify_enrolled", "SM2").instance
+    operations = tuple(
+        operation.model_copy(update={"inputs": ("signature", "input", "slot")})
+        if operation.name == "verify_enrolled"
+        else operation
+        for operation in instance.manifest.operations
+    )
+    manifest = instance.manifest.model_copy(update={"operations": operations})
+    other = Instance(99, manifest, "digest", parameters=allowed_numbers(manifest))
+    bench.enroll(0, 1, 2, 3)
+    for active in (instance, instance, other, other, instance):
+        bench.catalogue.table = bench.catalogue.table.with_active(active)
+        bench.submit([0, 1, 2, 3, 0, 1])
+    enrolled, plain = "verify_enrolled/SM2", "verify/SM2"
+    assert bench.inner.operations() == [enrolled, enrolled, plain, plain, enrolled]
+    assert bench.inner.batches[0].key == bench.inner.batches[1].key == bench.inner.batches[4].key
+
+
+def test_callers_with_many_user_ids_are_not_remembered_for_ever(bench):
+    bench.enroll(0)
+    for number in range(600):
+        key = replace(bench.catalogue.resolve("verify", "SM2").key({}), constant=number.to_bytes(2, "big"))
+        columns = (Column(np.zeros(32, np.uint8), 32), Column(np.zeros(64, np.uint8), 64), Column.absent())
+        none = np.zeros(0, np.uint32)
+        bench.scheduler.submit(NamedBatch(key, 1, columns, 2, bench.keys, np.zeros(1, np.uint32), none))
+        assert bench.inner.batches[-1].key.constant == key.constant
+    assert bench.inner.operations() == ["verify_enrolled/SM2"] * 600
+    assert 0 < len(bench.scheduler._keys) <= 256
 
 
 class BrokenError(Exception):
