@@ -6,8 +6,9 @@ import os
 import resource
 import signal
 import sys
-import threading
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -21,6 +22,8 @@ from verifier.telemetry import set_up_logs
 __all__ = ["register"]
 
 MOST_FILES = 1 << 20
+
+_LOOK_S = 0.2
 
 _SERVE_HELP = """Runs the daemon until SIGTERM or SIGINT.
 
@@ -98,7 +101,7 @@ def _serve(settings: Settings) -> int:
         _fail(error)
     print(f"verifier ready on {' '.join(daemon.addresses)}", flush=True)
     notify("READY=1")
-    stop.wait()
+    _wait(stop)
     notify("STOPPING=1")
     left = daemon.stop()
     return 1 if left else 0
@@ -109,21 +112,36 @@ def _raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        # Refused where the hard limit is above fs.nr_open, which may have been lowered since.
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _stop_on_signals() -> threading.Event:
-    """Set by the first SIGTERM or SIGINT; a second one ends the process at once."""
-    stop = threading.Event()
+def _stop_on_signals() -> SimpleQueue[int]:
+    """Gets the first SIGTERM or SIGINT; a second one ends the process at once.
+
+    A queue, whose `put` may come amid its own `get`: an Event waits for ever where it is set amid its own `wait`.
+    """
+    stop: SimpleQueue[int] = SimpleQueue()
+    stopping = False
 
     def handle(number: int, _: FrameType | None) -> None:
-        if stop.is_set():
+        nonlocal stopping
+        if stopping:
             os._exit(128 + number)
-        stop.set()
+        stopping = True
+        stop.put(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
     return stop
+
+
+def _wait(stop: SimpleQueue[int]) -> int:
+    """The signal. Looks for it now and then: one that comes just before the thread sleeps does not wake it."""
+    while True:
+        with suppress(Empty):
+            return stop.get(timeout=_LOOK_S)
 
 
 def config(
