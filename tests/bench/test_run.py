@@ -132,6 +132,12 @@ def test_a_sweep_says_its_point_in_every_record(cpu, monkeypatch):
     assert records[2].settings["keys"] == "SEC1_COMPRESSED"  # and its verdicts were the same
 
 
+def test_keys_are_swept_with_faults_that_a_compressed_key_can_have(cpu):
+    """4,096 items, one in a hundred spoilt: some of each fault."""
+    records = list(sweep_records(SM2, "keys", "cpu", cpu.target, shipped_folder(), 4096, 1))
+    assert [record.settings["keys"] for record in records] == ["RAW_XY", "SEC1_COMPRESSED"]
+
+
 def test_a_run_begins_nothing_after_its_time():
     times = iter([0.0, 1.0, 99.0, 99.0, 99.0])
     told = []

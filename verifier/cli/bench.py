@@ -90,14 +90,11 @@ def bench(
             raise typer.BadParameter(
                 f"no case is named {', '.join(case or [])}; there are {', '.join(c.name for c in CASES)}"
             )
-        records = _run(console, Run(plan))
+        records = _run(console, Run(plan), output)
     except (VerifierError, IndexError) as error:
         typer.echo(str(error) or "no device: `verifier devices` says what is missing", err=True)
         raise typer.Exit(1) from None
     if output:
-        from verifier.bench.records import append_records
-
-        append_records(output, records)
         console.print(f"{len(records)} records added to {output}")
     if plots:
         _write_plots(console, records, plots)
@@ -157,7 +154,9 @@ def _among(option: str, given: list[str] | None, allowed: tuple[str, ...]) -> tu
     return tuple(given or ())
 
 
-def _run(console: Console, run: Any) -> list[Record]:
+def _run(console: Console, run: Any, output: Path | None) -> list[Record]:
+    from verifier.bench.records import append_records
+
     records: list[Record] = []
     began = time.monotonic()
     progress = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console)
@@ -166,6 +165,8 @@ def _run(console: Console, run: Any) -> list[Record]:
         run.told = lambda what: progress.update(task, description=what)
         for record in run.records():
             records.append(record)
+            if output:  # at once: what was measured is kept, whatever comes after it
+                append_records(output, [record])
             progress.console.print(_line(record))
     console.print(_table(records))
     console.print(f"took {time.monotonic() - began:.0f} s")
