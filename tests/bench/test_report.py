@@ -58,6 +58,17 @@ def test_the_table_of_gpus_has_the_largest_batch_and_no_limits():
     assert "90% of copy in" in rows[2]
 
 
+def test_how_many_keys_are_enrolled_is_no_point_of_a_sweep():
+    records = [
+        record(case="sm2-verify-enrolled", cuda="CUDA 13.0", settings={"keys": 10_000}),
+        record(case="sm2-verify-enrolled-kernel", cuda="CUDA 13.0", settings={"keys": 10_000}),
+        record(case="transport-null", cuda="CUDA 13.0"),
+        record(cuda="CUDA 13.0", settings={"keys": "SEC1_COMPRESSED"}),
+    ]
+    rows = [row.split()[1] for row in figures_table(records).splitlines()[2:] if row.startswith("| ")]
+    assert rows == ["sm2-verify-enrolled"]
+
+
 def test_ciphers_have_a_row_for_both_places_of_their_data():
     rows = figures_table(
         [

@@ -108,7 +108,7 @@ def _enrolled(daemon: Daemon, info: DeviceInfo, items: int, runs: int) -> Record
         return result.timings.device_ns
 
     before = tables.stats()[ALGORITHM].hits
-    record = _latency(f"{CASE}-enrolled", once, info, items, runs, "daemon", (), {"keys": len(rows)})
+    record = _latency(f"{CASE}-enrolled", once, info, items, runs, "daemon", (), {"enrolled_keys": len(rows)})
     if tables.stats()[ALGORITHM].hits == before:
         raise SelfTestError(f"{CASE}-enrolled: the daemon did not go by its tables")
     tables.release(keys)

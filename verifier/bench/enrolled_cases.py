@@ -50,7 +50,7 @@ def measure_enrolled(
         window = 5 if cpu else tunables["WINDOW_KEY"]
         made = make_signatures(algorithm, min(settings.batch, 1 << 16), keys=keys)
         rows, indices = np.unique(made.keys, axis=0, return_inverse=True)
-        about: dict[str, str | int | float] = {"window": window, "keys": len(rows)}
+        about: dict[str, str | int | float] = {"window": window, "enrolled_keys": len(rows)}
         about |= {} if cpu else {"window_g": tunables.get("WINDOW_G", 20)}
         seconds = _enroll(rig, algorithm, rows, window, settings.runs)
         many = min(len(rows), _AT_ONCE)

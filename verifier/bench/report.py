@@ -21,6 +21,8 @@ SWEEPS = (
 )  # keys of Record.settings that make a point of a sweep
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
+_FRONT_END = ("transport-", "shm-", "grpc-", "request-")  # rates of so many processes: docs/front-end.md
+
 
 def amount(value: float, unit: str) -> str:
     """A rate or a time with a sensible prefix: 35.4 M items/s, 0.931 ms."""
@@ -54,7 +56,9 @@ def provider_of(record: Record) -> str:
 
 def swept(record: Record) -> tuple[str | int | float, ...]:
     """The axis and the point that a record belongs to; nothing where it is of no sweep."""
-    return next(((axis, record.settings[axis]) for axis in SWEEPS if axis in record.settings), ())
+    points = ((axis, record.settings[axis]) for axis in SWEEPS if axis in record.settings)
+    # Records of enrolled keys up to 30 November 2026 say under `keys` how many there were.
+    return next((point for point in points if point[0] != "keys" or isinstance(point[1], str)), ())
 
 
 def figures_table(records: Iterable[Record]) -> str:
@@ -73,10 +77,15 @@ def _largest(records: Iterable[Record]) -> list[Record]:
     largest: dict[tuple[str, str], Record] = {}
     for record in records:
         key = (record.case, record.device)
-        told = record.cuda and not record.case.startswith(("limit-", "swap/")) and "-1-latency" not in record.case
-        if told and record.batch >= largest.get(key, record).batch:
+        if record.cuda and not _left_out(record.case) and record.batch >= largest.get(key, record).batch:
             largest[key] = record
     return list(largest.values())
+
+
+def _left_out(case: str) -> bool:
+    """Records that a short table has no room for."""
+    enrolled = "-enrolled" in case and (case.endswith(("-keys", "-kernel")) or "-largest-8192" in case)
+    return enrolled or "-1-latency" in case or case.startswith(("limit-", "swap/", *_FRONT_END))
 
 
 def _of_limit(record: Record) -> str:
