@@ -38,6 +38,9 @@ from verifier.bench.records import Record, append_records  # noqa: E402
 from verifier.bench.rig import Rig, columns_of  # noqa: E402
 from verifier.bench.signatures import SignatureSet, make_signatures  # noqa: E402
 from verifier.drivers import DeviceInfo  # noqa: E402
+from verifier.drivers.build import host_target  # noqa: E402
+from verifier.manifest import load_manifest  # noqa: E402
+from verifier.registry import offers  # noqa: E402
 
 GROUP_ROWS = 65_536
 FILE_ROWS = 16 * GROUP_ROWS
@@ -104,7 +107,14 @@ def _binary(rows: np.ndarray) -> pa.Array:
 def bare_times(made: SignatureSet, device: str, runs: int = 3) -> tuple[DeviceInfo, int, list[float]]:
     """Seconds of the driver's own pipeline over a large batch of the same items."""
     items = min(made.items, GROUP_ROWS * (1 if device.startswith("cpu") else 16))
-    with Rig(device, ROOT / "plugins" / PLUGINS[made.algorithm], ROOT / "plugins" / "common") as rig:
+    folder = ROOT / "plugins" / PLUGINS[made.algorithm]
+    manifest = load_manifest(folder)
+    # The build that a daemon loads by itself: with its library where that is installed.
+    offered = [
+        offer.variant for offer in offers(manifest, host_target()) if offer.library and device.startswith("cpu")
+    ]
+    choice = manifest.choice(offered[0] if offered else "")
+    with Rig(device, folder, ROOT / "plugins" / "common", choice=choice) as rig:
         slot = rig.fill("verify", made.algorithm, columns_of(made.tiled(items)), items)
         return rig.info, items, rig.times(slot, runs)
 
