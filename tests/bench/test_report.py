@@ -160,6 +160,7 @@ def test_a_record_says_how_it_came_about(monkeypatch):
         (["/somewhere/bench/soak.py", "--seconds", "60", "--out", "s.jsonl"], "python bench/soak.py --seconds 60"),
         (["/somewhere/bench/soak.py", "--out=s.jsonl", "--items", "9"], "python bench/soak.py --items 9"),
         (["/somewhere/verifier/__main__.py", "chain", "bench", "--output"], "verifier chain bench"),
+        (["/somewhere/verifier/__main__.py", "chain", "bench", "--plot", "/a/b.svg"], "verifier chain bench"),
     ],
 )
 def test_a_record_says_by_which_program(monkeypatch, arguments, command):

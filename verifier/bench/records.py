@@ -22,7 +22,7 @@ from verifier.errors import ConfigError, VerifierError
 
 __all__ = ["Record", "append_records", "commit_hash", "load_average", "read_records", "records_in"]
 
-_RESULTS = ("--output", "--out")
+_RESULTS = ("--output", "--out", "--plot", "--plots", "--folder")
 
 
 @dataclass(frozen=True, slots=True)
