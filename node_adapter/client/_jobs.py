@@ -25,7 +25,7 @@ from node_adapter.client._columns import Column, Values, pack, take, unique
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, expand
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
 from node_adapter.client._shared_memory import SharedMemory
-from node_adapter.client._wire import pb
+from node_adapter.client._wire import column_field, pb
 from node_adapter.errors import AnswerError, RequestError, UndecidedError
 from verifier.columns_digest import columns_digest
 from verifier.schemes import fixed_width
@@ -81,9 +81,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request, and what its answer must bear to be its answer."""
+    """A request's bytes, and what its answer must bear to be its answer."""
 
-    request: Any
+    request: bytes
+    request_id: int
     chunk: Chunk
     columns_digest: bytes
 
@@ -127,11 +128,13 @@ class Job(Generic[R]):
         return chunks
 
     def request(self, chunk: Chunk, request_id: int, memory: SharedMemory | None = None) -> Sent:
-        """The contract's message for one chunk. Columns that lie in `memory` are sent as their places there."""
+        """The contract's message for one chunk. Columns that lie in `memory` are sent as their places there, others
+        are copied once, into the message's bytes."""
         request = self.make()
         request.request_id = request_id
         request.items = chunk.items
         told: list[bytes | memoryview] = []
+        parts: list[bytes | memoryview] = []
         for name in _COLUMNS[self.method]:
             column = self.columns.get(name)
             if column is None:
@@ -139,22 +142,19 @@ class Job(Generic[R]):
                 continue
             data, offsets = column.views(chunk.start, chunk.stop)
             told += [data.data, offsets]
-            field = getattr(request, name)
             place = memory.place_of(data) if memory else None
             if place is not None:
-                field.shared_data.CopyFrom(place)
-            elif data.size:
-                field.data = data.tobytes()
-            if offsets:
-                field.offsets = offsets
+                getattr(request, name).CopyFrom(pb.Column(shared_data=place, offsets=offsets))
+            elif data.size or offsets:
+                parts += column_field(request, name, data.data, offsets)
         if self.method == "Verify":
             told.append(self.table)
-        return Sent(request, chunk, columns_digest(*told))
+        return Sent(b"".join((request.SerializeToString(), *parts)), request_id, chunk, columns_digest(*told))
 
     def answer(self, response: Any, sent: Sent) -> R:
         """Reads an answer. Raises AnswerError where it is not the answer to this request."""
-        if response.request_id != sent.request.request_id:
-            raise AnswerError(f"request_id: {response.request_id} came back for {sent.request.request_id}")
+        if response.request_id != sent.request_id:
+            raise AnswerError(f"request_id: {response.request_id} came back for {sent.request_id}")
         if response.items != sent.chunk.items:
             raise AnswerError(f"items: {response.items} came back for {sent.chunk.items}")
         if response.columns_digest != sent.columns_digest:

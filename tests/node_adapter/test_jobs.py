@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Priority, Scheme, SignatureEncoding
-from node_adapter.client._jobs import Limits, verify_job
+from node_adapter.client._jobs import Chunk, Limits, verify_job
 from node_adapter.errors import RequestError
 from verifier.keys import key_table, resolve
 from verifier.model import Column
+from verifier.v1 import verifier_pb2 as pb
 
 
 def job(key_encoding, inputs, keys, **options):
@@ -32,7 +35,7 @@ def test_the_last_offset_counts(limit):
     inputs = [bytes(i % 7) for i in range(100)]
     whole = job(KeyEncoding.RAW_XY, inputs, bytes(6400))
     for chunk in whole.chunks(limits(limit), None, 1 << 30):
-        request = whole.request(chunk, 1).request
+        request = pb.VerifyRequest.FromString(whole.request(chunk, 1).request)
         columns = ((request.input, None), (request.signature, 64), (request.key, 64))
         assert sum(held(column, chunk.items, width) for column, width in columns) <= limit
 
@@ -45,7 +48,7 @@ def test_a_named_key_counts_as_the_key_that_the_daemon_puts_in_its_place():
     chunks = whole.chunks(limits(limit), None, 1 << 30)
     assert sum(chunk.items for chunk in chunks) == items
     for chunk in chunks:
-        request = whole.request(chunk, 1).request
+        request = pb.VerifyRequest.FromString(whole.request(chunk, 1).request)
         _, _, key_bytes = resolve(key_table("SM2", table), indices[chunk.start : chunk.stop], limit)
         columns = ((request.input, None), (request.signature, 64))
         assert sum(held(column, chunk.items, width) for column, width in columns) + key_bytes <= limit
@@ -55,3 +58,26 @@ def test_an_item_over_the_limit_is_named():
     whole = job(KeyEncoding.RAW_XY, [b"", bytes(5000)], bytes(128))
     with pytest.raises(RequestError, match="item 1 has 5136 bytes; the daemon's limit is 4096"):
         whole.chunks(limits(4096), None, 1 << 30)
+
+
+@given(
+    inputs=st.lists(st.binary(max_size=300), min_size=1, max_size=40),
+    cut=st.integers(0, 40),
+    request_id=st.integers(0, (1 << 64) - 1),
+)
+def test_requests_are_written_as_protobuf_reads_them(inputs, cut, request_id):
+    """Lengths about those of one and two bytes, empty values and empty columns among them."""
+    items = len(inputs)
+    keys = np.arange(64 * items).astype(np.uint8)
+    whole = job(KeyEncoding.RAW_XY, inputs, keys)
+    start = cut % items
+    sent = whole.request(Chunk(start, items), request_id)
+    expected = whole.make()
+    expected.request_id, expected.items = request_id, items - start
+    expected.input.data = b"".join(inputs[start:])
+    lengths = [len(value) for value in inputs[start:]]
+    expected.input.offsets = np.concatenate(([0], np.cumsum(lengths))).astype("<u4").tobytes()
+    expected.signature.data = bytes(64 * (items - start))
+    expected.key.data = keys[64 * start :].tobytes()
+    assert pb.VerifyRequest.FromString(sent.request) == expected
+    assert sent.request_id == request_id
