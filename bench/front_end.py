@@ -49,6 +49,7 @@ WAIT_S = 120
 def main() -> None:
     """Measures, or is one of the clients."""
     options = arguments()
+    tune_malloc()  # as nodes with large batches should
     if options.client:
         client(options)
         return
@@ -162,7 +163,6 @@ def load(daemon: Daemon, options: argparse.Namespace, way: str, processes: int) 
 
 def client(options: argparse.Namespace) -> None:
     """One client process: a stream with so many requests in flight, for so many seconds."""
-    tune_malloc()
     asked = json.loads(options.client)
     requests, expected, _memory = make_requests(options.items, asked["memory"] if asked["way"] == "shm" else "")
     channel = grpc.insecure_channel(asked["address"], CHANNEL_OPTIONS)
@@ -260,7 +260,6 @@ def latency(daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, pro
 
 def echo() -> None:
     """A gRPC server with the daemon's settings that answers every request with the bitmaps of 8,192 items."""
-    tune_malloc()
     handler = grpc.unary_unary_rpc_method_handler(lambda _request, _context: bytes(2 * 8192 // 8))
     server = grpc.server(ThreadPoolExecutor(4), options=channel_options(1 << 30, 60.0))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Echo", {"Ask": handler}),))
