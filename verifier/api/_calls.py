@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -131,11 +132,13 @@ class CallMetrics(Protocol):
 
 
 class CallLimit:
-    """How many calls of one kind are handled at once, besides what gRPC itself allows."""
+    """How many calls of one kind are handled at once, besides what gRPC itself allows. A sixteenth is kept for urgent
+    ones, which would otherwise be refused with the flood that they are to overtake."""
 
     def __init__(self, calls: int) -> None:
-        self._limit = calls
-        self._free = threading.Semaphore(calls)
+        kept = calls // 16
+        self._limit = calls - kept
+        self._free, self._kept = threading.Semaphore(calls - kept), threading.Semaphore(kept)
 
     def __enter__(self) -> None:
         if not self._free.acquire(blocking=False):
@@ -143,6 +146,20 @@ class CallLimit:
 
     def __exit__(self, *_: object) -> None:
         self._free.release()
+
+    @contextmanager
+    def urgently(self) -> Iterator[None]:
+        """As the limit itself, and what is kept besides."""
+        if self._free.acquire(blocking=False):
+            taken = self._free
+        elif self._kept.acquire(blocking=False):
+            taken = self._kept
+        else:
+            raise CapacityError(f"{self._limit} calls and all urgent ones are in flight, which is the limit", 0.05)
+        try:
+            yield
+        finally:
+            taken.release()
 
 
 def guarded(rpc: str, metrics: CallMetrics, handle: Callable[[Any, grpc.ServicerContext], Any]) -> Callable[..., Any]:
