@@ -36,6 +36,7 @@ from _load import SAMPLES, Sample  # noqa: E402
 from verifier.bench.processes import children, open_files, private_bytes  # noqa: E402
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
+from verifier.model import bits_of  # noqa: E402
 from verifier.v1 import verifier_pb2 as pb  # noqa: E402
 from verifier.v1 import verifier_pb2_grpc as rpc  # noqa: E402
 
@@ -144,10 +145,7 @@ class Client:
 def judge(sample: Sample, answer: pb.VerifyResponse) -> int:
     """What an answer came to."""
     items = sample.valid.size
-    valid, decided = (
-        np.unpackbits(np.frombuffer(data, np.uint8), count=items, bitorder="little").astype(bool)
-        for data in (answer.valid, answer.decided)
-    )
+    valid, decided = (bits_of(np.frombuffer(data, np.uint8), items) for data in (answer.valid, answer.decided))
     if (valid != (sample.valid & decided)).any():
         return WRONG
     return RIGHT if decided.all() else LOST

@@ -24,18 +24,16 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "plugins")]
-
-from _sm2_cases import N, chosen  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from verifier.bench.enrolled import enroll_keys, enrolled_columns  # noqa: E402
 from verifier.bench.peers import peers_for  # noqa: E402
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.bench.rig import Rig, Slot, columns_of  # noqa: E402
-from verifier.bench.signatures import make_signatures, sm2_hash  # noqa: E402
+from verifier.bench.signatures import make_crafted, make_signatures, sm2_hash  # noqa: E402
 from verifier.drivers.build import host_target  # noqa: E402
 from verifier.manifest import load_manifest  # noqa: E402
-from verifier.model import Bytes, Code, Column  # noqa: E402
+from verifier.model import Bytes  # noqa: E402
 from verifier.registry import offers  # noqa: E402
 from verifier.schemes import DEFAULT_SM2_USER_ID  # noqa: E402
 
@@ -104,20 +102,6 @@ def beside_libraries(algorithm: str, messages: bool, items: int, runs: int) -> I
         yield Record.of_times(case, rig.info, count, times, count, includes=includes, settings=settings)
 
 
-def slow_columns(items: int) -> dict[str, Column]:
-    """Valid signatures of SM2 that no fast formula decides, sixteen over and over."""
-    made = [chosen("slow", 0xD1CE, 77 + place, N - 6) for place in range(16)]
-    parts = {
-        "input": (32, [item.digest for item in made]),
-        "signature": (64, [item.signature for item in made]),
-        "key": (64, [item.key_bytes for item in made]),
-    }
-    return {
-        name: Column.fixed(name, np.resize(np.frombuffer(b"".join(rows), np.uint8), items * width), width, items)
-        for name, (width, rows) in parts.items()
-    }
-
-
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -144,8 +128,9 @@ def main() -> None:
             usual = rate(rig, rig.fill("verify", algorithm, columns_of(made), made.items), made.codes, options.runs)
             print(f"{algorithm} unknown keys: {usual / 1e3:.1f} k/s", flush=True)
             if algorithm == "SM2":
-                slot = rig.fill("verify", algorithm, slow_columns(made.items), made.items)
-                slow = rate(rig, slot, np.full(made.items, Code.VALID, np.uint8), options.runs)
+                crafted = make_crafted(min(made.items, 1 << 12)).tiled(made.items)
+                slot = rig.fill("verify", algorithm, columns_of(crafted), crafted.items)
+                slow = rate(rig, slot, crafted.codes, options.runs)
                 print(f"{algorithm} made to be slow: {slow / 1e3:.1f} k/s, 1/{usual / slow:.2f}", flush=True)
         for window in WINDOWS:
             with open_rig(algorithm, options.variant, {"WINDOW_KEY_CPU": window}) as rig:

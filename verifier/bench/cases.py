@@ -4,6 +4,7 @@ sm2-verify-unknown          a batch of 2^20 (on the CPU less), transfers from pa
 ...-kernel                  the same with the columns on the device already
 sm2-verify-8192-latency     seconds from the order to the verdicts
 sm2-verify-messages         the same of messages of 32 bytes, hashed there
+sm2-verify-crafted          items that all leave the fast formulas: what an attacker could make of a batch
 sm2-verify-enrolled         with enrolled keys (enrolled_cases.py)
 ...-cpu                     where it ran on the CPU
 
@@ -12,6 +13,7 @@ Kernels are timed by the device, the pipeline by the wall clock. A CPU works in 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,6 +37,7 @@ __all__ = ["CASES", "Case", "Settings", "check_codes", "peer_records"]
 
 ITEM_BYTES = 32 + 64 + 64
 MESSAGES = "sm2-verify-messages"
+CRAFTED = "sm2-verify-crafted"
 PEER_ITEMS = {"gmssl": 30, "crypto_mb": 4096}
 PEER_ITEMS_ELSE = 2000
 
@@ -128,38 +131,21 @@ def _verify(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iter
     return measure
 
 
-def _verify_messages(name: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
-    def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
-        if not (settings.pipeline or rig.info.unified):
-            return
-        base = make_signatures("SM2", min(settings.batch, 1 << 14), fault_share=0.01, hashed=sm2_hash)
-        tiled = base.tiled(settings.batch)
-        slot = rig.fill(
-            "verify", "SM2", columns_of(tiled), tiled.items, {"input_kind": "MESSAGE"}, DEFAULT_SM2_USER_ID
-        )
-        rig.run(slot)
-        check_codes(slot, tiled, name)
-        yield Record.of_times(
-            f"{name}{_suffix(rig.info)}",
-            rig.info,
-            tiled.items,
-            rig.times(slot, settings.runs),
-            tiled.items,
-            includes=("parsing", "hashing") if rig.info.unified else ("transfer", "parsing", "hashing"),
-            limit=limits.of_link(ITEM_BYTES),
-        )
-
-    return measure
-
-
-def _verify_crafted(name: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
-    """Items that all leave the fast formulas: what an attacker could make of a batch."""
+def _verify_set(
+    name: str,
+    make: Callable[[int], SignatureSet],
+    made_at_most: int,
+    parameters: Mapping[str, str] | None = None,
+    constant: bytes = b"",
+    includes: tuple[str, ...] = (),
+) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
+    """SM2 verification of a set that `make` gives, over and over until the batch is full: one record, no kernels."""
 
     def measure(rig: Rig, limits: Limits, settings: Settings) -> Iterator[Record]:
         if not (settings.pipeline or rig.info.unified):
             return
-        made = make_crafted(min(settings.batch, 1 << 12)).tiled(settings.batch)
-        slot = rig.fill("verify", "SM2", columns_of(made), made.items)
+        made = make(min(settings.batch, made_at_most)).tiled(settings.batch)
+        slot = rig.fill("verify", "SM2", columns_of(made), made.items, parameters or {}, constant)
         rig.run(slot)
         check_codes(slot, made, name)
         yield Record.of_times(
@@ -168,11 +154,16 @@ def _verify_crafted(name: str) -> Callable[[Rig, Limits, Settings], Iterator[Rec
             made.items,
             rig.times(slot, settings.runs),
             made.items,
-            includes=("parsing",) if rig.info.unified else ("transfer", "parsing"),
+            includes=(*(("parsing",) if rig.info.unified else ("transfer", "parsing")), *includes),
             limit=limits.of_link(ITEM_BYTES),
         )
 
     return measure
+
+
+def _verify_messages(name: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
+    make = functools.partial(make_signatures, "SM2", fault_share=0.01, hashed=sm2_hash)
+    return _verify_set(name, make, 1 << 14, {"input_kind": "MESSAGE"}, DEFAULT_SM2_USER_ID, ("hashing",))
 
 
 def _recover(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iterator[Record]]:
@@ -241,7 +232,7 @@ def _enrolled(name: str, plugin: str, algorithm: str) -> tuple[Case, Case]:
 CASES = (
     Case("sm2-verify", "sm2", _verify("sm2-verify", "SM2"), "SM2", provided=True),
     Case(MESSAGES, "sm2", _verify_messages(MESSAGES), provided=True),
-    Case("sm2-verify-crafted", "sm2", _verify_crafted("sm2-verify-crafted")),
+    Case(CRAFTED, "sm2", _verify_set(CRAFTED, make_crafted, 1 << 12)),
     Case("p256-verify", "ecdsa", _verify("p256-verify", "ECDSA_P256"), "ECDSA_P256", provided=True),
     Case("secp256k1-verify", "ecdsa", _verify("secp256k1-verify", "ECDSA_SECP256K1"), "ECDSA_SECP256K1"),
     Case("secp256k1-recover", "ecdsa", _recover("secp256k1-recover", "ECDSA_SECP256K1")),

@@ -30,7 +30,7 @@ from verifier.daemon import Daemon
 from verifier.drivers import DeviceInfo
 from verifier.errors import SelfTestError
 from verifier.keys import KeySet, NamedBatch
-from verifier.model import Batch, Column
+from verifier.model import Batch, Column, bits_of
 from verifier.v1 import verifier_pb2, verifier_pb2_grpc
 
 __all__ = ["daemon_records", "e2e_records", "running_daemon"]
@@ -202,7 +202,7 @@ def _request(made: SignatureSet) -> Any:
 
 
 def _check_bits(valid: np.ndarray[Any, np.dtype[np.uint8]], made: SignatureSet) -> None:
-    bits = np.unpackbits(valid, count=made.items, bitorder="little").astype(bool)
+    bits = bits_of(valid, made.items)
     if not np.array_equal(bits, made.valid):
         raise SelfTestError(f"{CASE}: {int((bits != made.valid).sum())} of {made.items} verdicts are wrong")
 

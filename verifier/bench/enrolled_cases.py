@@ -51,7 +51,7 @@ def measure_enrolled(
         made = make_signatures(algorithm, min(settings.batch, 1 << 16), keys=keys)
         rows, indices = np.unique(made.keys, axis=0, return_inverse=True)
         about: dict[str, str | int | float] = {"window": window, "enrolled_keys": len(rows)}
-        about |= {} if cpu else {"window_g": tunables.get("WINDOW_G", 20)}
+        about |= {} if cpu else {"window_g": tunables["WINDOW_G"]}
         seconds = _enroll(rig, algorithm, rows, window, settings.runs)
         many = min(len(rows), _AT_ONCE)
         yield Record.of_times(

@@ -112,9 +112,7 @@ class Run:
                 self.plan.device,
                 folder,
                 root / "common",
-                slot_bytes=max(MAX_SLOT_BYTES, 5 * self.plan.settings.cipher_bytes // 2)
-                if case.bulk
-                else MAX_SLOT_BYTES,
+                slot_bytes=self._slot_bytes(case),
                 choice=choice,
                 **self._options,
             )
@@ -128,6 +126,10 @@ class Run:
             if self.plan.peers:
                 yield from peer_records(case, rig.info, settings.runs)
 
+    def _slot_bytes(self, case: Case) -> int:
+        """Of a bulk case: its bytes in, as many out, and a quarter more for counters, codes and gaps."""
+        return max(MAX_SLOT_BYTES, 5 * self.plan.settings.cipher_bytes // 2) if case.bulk else MAX_SLOT_BYTES
+
     def _provided(self, case: Case, manifest: Manifest, limits: Limits) -> Iterator[Record]:
         """A case with the library that the plugin names for CPUs, where it is at hand; records name it."""
         root = shipped_folder()
@@ -140,9 +142,7 @@ class Run:
                 self.plan.device,
                 root / case.plugin,
                 root / "common",
-                slot_bytes=max(MAX_SLOT_BYTES, 5 * self.plan.settings.cipher_bytes // 2)
-                if case.bulk
-                else MAX_SLOT_BYTES,
+                slot_bytes=MAX_SLOT_BYTES,
                 choice=choice,
                 **self._options,
             ) as rig:
