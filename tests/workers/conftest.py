@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from _bench import Bench
 
 from verifier.drivers import Image, list_devices
 from verifier.drivers.build import ImageCache, build_image, host_target
@@ -69,6 +70,22 @@ def build_plugin(folder: Path, target: str, cache: ImageCache) -> Image:
 @pytest.fixture
 def image(build) -> Image:
     return build(host_target())
+
+
+@pytest.fixture
+def make_bench() -> Iterator[Callable[..., Bench]]:
+    """Makes pipelines that are closed, and their drivers with them, when the test ends."""
+    opened = []
+
+    def make(driver, manifest, image, **options) -> Bench:
+        made = Bench(driver, manifest, image, **options)
+        opened.append(made)
+        return made
+
+    yield make
+    for made in opened:
+        made.close()
+        made.driver.close()
 
 
 @pytest.fixture

@@ -30,18 +30,11 @@ from verifier.workers._stages import MEASURE_EVERY
 
 
 @pytest.fixture
-def open_bench(manifest, build):
-    opened = []
-
+def open_bench(manifest, build, make_bench):
     def bench(driver, **options) -> Bench:
-        made = Bench(driver, manifest, build(driver.info.target), **options)
-        opened.append(made)
-        return made
+        return make_bench(driver, manifest, build(driver.info.target), **options)
 
-    yield bench
-    for made in opened:
-        made.close()
-        made.driver.close()
+    return bench
 
 
 @pytest.fixture

@@ -27,18 +27,11 @@ CHUNK = {"streams": 3, "chunk_both_ways_bytes": 32 * (WIDTH + 4), "unified_chunk
 
 
 @pytest.fixture
-def open_bench(mask):
-    opened = []
-
+def open_bench(mask, make_bench):
     def bench(driver, **options) -> Bench:
-        made = Bench(driver, *mask(driver.info.target), **{**CHUNK, **options})
-        opened.append(made)
-        return made
+        return make_bench(driver, *mask(driver.info.target), **{**CHUNK, **options})
 
-    yield bench
-    for made in opened:
-        made.close()
-        made.driver.close()
+    return bench
 
 
 def batch_of(items: int, key: bytes = KEY) -> Batch:

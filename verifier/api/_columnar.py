@@ -13,7 +13,7 @@ from verifier.api._calls import CallLimit, CallMetrics, caller_of, deadline_of, 
 from verifier.api._lift import KINDS, ColumnarRequest
 from verifier.api._operations import Backend
 from verifier.api._streams import Streams
-from verifier.v1 import verifier_pb2 as pb
+from verifier.scheduling import Priority
 
 __all__ = ["CallLimits", "ColumnCalls", "serialized"]
 
@@ -56,7 +56,7 @@ class ColumnCalls:
 
     def _unary(self, rpc: str) -> Callable[[ColumnarRequest, grpc.ServicerContext], Any]:
         def call(request: ColumnarRequest, context: grpc.ServicerContext) -> Any:
-            urgent = getattr(request.message, "priority", None) == pb.PRIORITY_CONSENSUS
+            urgent = request.message.priority == Priority.CONSENSUS
             with self.calls.urgently() if urgent else self.calls:
                 deadline = deadline_of(context)
                 pending = self._backend.submit(rpc, request, deadline=deadline, caller=caller_of(context))
