@@ -29,5 +29,13 @@ def command(*arguments) -> list[str]:
     return [sys.executable, "-m", "verifier", "cipher", *map(str, arguments)]
 
 
+def command_after(statement: str, *arguments) -> list[str]:
+    """`command` in a process that first runs `statement`, with os, resource and signal imported. Popen's `preexec_fn`
+    would run it between fork and exec, where gRPC starts its poller again while its descriptors are being closed: the
+    child aborts now and then (github.com/grpc/grpc/issues/43055)."""
+    code = f"import os, resource, signal, sys; {statement}; os.execv(sys.executable, sys.argv[1:])"
+    return [sys.executable, "-c", code, *command(*arguments)]
+
+
 def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}

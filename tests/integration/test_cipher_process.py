@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from _cipher_command import command, files
+from _cipher_command import command, command_after, files
 from _daemon_process import ROOT
 from _waiting import until
 
@@ -58,10 +57,12 @@ def test_a_full_disk(cipher_daemon, tmp_path, key):
     (tmp_path / "secret").write_bytes(b"old")
     options = ["-a", "aes-ctr", "-k", key, "--target", cipher_daemon.address, "--force"]
     done = subprocess.run(
-        command("encrypt", *options, tmp_path / "plain", tmp_path / "secret"),
+        command_after(
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))",
+            *("encrypt", *options, tmp_path / "plain", tmp_path / "secret"),
+        ),
         capture_output=True,
         cwd=ROOT,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
     )
     assert done.returncode == 2
     assert b"File too large: OUT was not written" in done.stderr
@@ -76,11 +77,13 @@ def test_a_signal_in_the_middle_leaves_nothing(cipher_daemon, tmp_path, key, num
     options = ["-a", "aes-ctr", "-k", key, "--target", cipher_daemon.address]
     with (
         subprocess.Popen(
-            command("encrypt", *options, tmp_path / "pipe", tmp_path / "secret"),
+            # A shell's job in the background ignores it, and its children inherit that.
+            command_after(
+                "signal.signal(signal.SIGINT, signal.SIG_DFL)",
+                *("encrypt", *options, tmp_path / "pipe", tmp_path / "secret"),
+            ),
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            # A shell's job in the background ignores it, and its children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process,
         (tmp_path / "pipe").open("wb") as pipe,
     ):
