@@ -1,4 +1,5 @@
-// For bench/front_end.py and bench/daemon_latency.py alone: every item is valid, every key has a table, and no byte of any column is read.
+// For bench/front_end.py and bench/daemon_latency.py alone: every item is valid, every key has a table, and no byte of
+// any column is read.
 #include "abi.cuh"
 
 PLUGIN_INFO(0, 0, 0)

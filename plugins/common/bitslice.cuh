@@ -46,9 +46,9 @@ DEVICE void exchange(Word& a, Word& b, u32 mask) {
     a ^= t << SHIFT;
 }
 
-// Bit j of x[i] and bit i of x[j] change places, for all i and j below 32.
-DEVICE void transpose32(Word* x) {
 #if TARGET_GPU
+// The exchanges by 16 and by 8 of a transposition: whole bytes, an instruction a word.
+DEVICE void exchange_bytes(u32* x) {
     FULL_UNROLL
     for (u32 i = 0; i < 16; i++) {
         const u32 a = x[i], b = x[i + 16];
@@ -62,6 +62,13 @@ DEVICE void transpose32(Word* x) {
         x[i] = __byte_perm(a, b, 0x6240);
         x[i + 8] = __byte_perm(a, b, 0x7351);
     }
+}
+#endif
+
+// Bit j of x[i] and bit i of x[j] change places, for all i and j below 32.
+DEVICE void transpose32(Word* x) {
+#if TARGET_GPU
+    exchange_bytes(x);
 #else
     FULL_UNROLL
     for (u32 i = 0; i < 16; i++) exchange<16>(x[i], x[i + 16], 0x0000ffffu);

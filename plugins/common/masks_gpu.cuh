@@ -95,19 +95,7 @@ DEVICE void change_fields(u32& a, u32& b, u32 fields) {
 
 // transpose32 (bitslice.cuh) with two functions an exchange, where `exchange` has three.
 DEVICE void turn32(u32* x) {
-    FULL_UNROLL
-    for (u32 i = 0; i < 16; i++) {
-        const u32 a = x[i], b = x[i + 16];
-        x[i] = __byte_perm(a, b, 0x5410);
-        x[i + 16] = __byte_perm(a, b, 0x7632);
-    }
-    FULL_UNROLL
-    for (u32 i = 0; i < 32; i++) {
-        if (i & 8) continue;
-        const u32 a = x[i], b = x[i + 8];
-        x[i] = __byte_perm(a, b, 0x6240);
-        x[i + 8] = __byte_perm(a, b, 0x7351);
-    }
+    exchange_bytes(x);
     FULL_UNROLL
     for (u32 i = 0; i < 32; i++)
         if (!(i & 4)) change_fields<4>(x[i], x[i + 4], 0x0f0f0f0f);
