@@ -6,8 +6,9 @@ Cases: transport-null (gRPC streams, the null plugin), grpc-e2e-sm2, shm-null an
 shared memory), request-8192-added-latency (seconds of one request beyond its time on the device, at half load), and
 request-8192-transport-latency (the same request to a gRPC server in Python that looks at nothing: the floor of both).
 Clients are processes of their own, one for each front end unless --clients says otherwise, each with a channel of its
-own and --depth requests of --items in flight. CPU seconds a GB of each role stand in `settings`: on a machine that
-others use, too, they say what one core could carry. Every answer is looked at: all items decided, and right.
+own and --depth requests of --items in flight. Requests are written once, before any clock starts: client_call.py says
+what writing one costs a caller. CPU seconds a GB of each role stand in `settings`: on a machine that others use, too,
+they say what one core could carry. Every answer is looked at: all items decided, and right.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -37,9 +37,8 @@ from verifier.bench.serving import serving
 from verifier.bench.signatures import make_signatures
 from verifier.drivers import DeviceInfo, list_devices
 from verifier.v1 import verifier_pb2 as pb
-from verifier.v1 import verifier_pb2_grpc
 
-new_stub: Any = verifier_pb2_grpc.VerifierStub
+VERIFIER = f"/{pb.DESCRIPTOR.services_by_name['Verifier'].full_name}"
 ROOT = Path(__file__).parents[1]
 NULL = ROOT / "bench" / "null_plugin"
 BYTES = 32 + 64 + 64  # of an item's columns
@@ -57,7 +56,7 @@ def main() -> None:
         echo()
         return
     device = next(device for device in list_devices() if device.id == options.device)
-    keep(options, transport_latency(options, device))
+    keep(options, transport_latency(device))
     for processes in options.processes:
         for plugin in options.plugins:
             with running(options.device, plugin, processes) as daemon:
@@ -69,7 +68,7 @@ def main() -> None:
                     used = {role: seconds - before[role] for role, seconds in daemon.cpu_s().items()}
                     case = "transport-null" if (way, plugin) == ("grpc", "null") else f"{way}-null"
                     case = case if plugin == "null" else f"{way}-e2e-sm2"
-                    made = record(options, device, case, rates, processes)
+                    made = rate_record(options, device, case, rates, processes)
                     gigabytes = sum(counts) * BYTES / 1e9
                     costs = {f"{role}_cpu_s_per_gb": round(seconds / gigabytes, 4) for role, seconds in used.items()}
                     made.settings.update(costs)
@@ -166,8 +165,9 @@ def client(options: argparse.Namespace) -> None:
     asked = json.loads(options.client)
     requests, expected, _memory = make_requests(options.items, asked["memory"] if asked["way"] == "shm" else "")
     channel = grpc.insecure_channel(asked["address"], CHANNEL_OPTIONS)
-    waiting: queue.SimpleQueue[pb.VerifyRequest | None] = queue.SimpleQueue()
-    answers = new_stub(channel).VerifyStream(iter(waiting.get, None), timeout=WAIT_S + asked["seconds"])
+    waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    stream = channel.stream_stream(f"{VERIFIER}/VerifyStream", response_deserializer=pb.VerifyResponse.FromString)
+    answers = stream(iter(waiting.get, None), timeout=WAIT_S + asked["seconds"])
     waiting.put(requests[0])
     check(next(answers), options.items, expected)
     print("ready", flush=True)
@@ -192,8 +192,8 @@ def client(options: argparse.Namespace) -> None:
     print(json.dumps({"items": done, "all": everything}))
 
 
-def make_requests(items: int, memory: str) -> tuple[list[pb.VerifyRequest], np.ndarray, SharedMemory | None]:
-    """Requests with the same items in memory of their own, and which items are valid."""
+def make_requests(items: int, memory: str) -> tuple[list[bytes], np.ndarray, SharedMemory | None]:
+    """Requests, written, with the same items in memory of their own, and which items are valid."""
     made = make_signatures("SM2", min(items, 1024), seed=7, keys=64, fault_share=0.0)
     repeat = -(-items // made.items)
     columns = [np.tile(part, (repeat, 1))[:items].ravel() for part in (made.digests, made.signatures, made.keys)]
@@ -217,7 +217,7 @@ def make_requests(items: int, memory: str) -> tuple[list[pb.VerifyRequest], np.n
             place[:] = data
             at += data.size
             field.shared_data.CopyFrom(shared.place_of(place))
-        requests.append(request)
+        requests.append(request.SerializeToString())
     return requests, np.packbits(np.tile(made.valid, repeat)[:items], bitorder="little"), shared
 
 
@@ -234,28 +234,21 @@ def latency(daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, pro
     at which one after the other can be served."""
     requests, expected, _ = make_requests(8192, "")
     channel = grpc.insecure_channel(daemon.address, CHANNEL_OPTIONS)
-    stub = new_stub(channel)
+    verify = channel.unary_unary(f"{VERIFIER}/Verify", response_deserializer=pb.VerifyResponse.FromString)
     for _ in range(3):
         begun = time.monotonic()
-        check(stub.Verify(requests[0], timeout=WAIT_S), 8192, expected)
+        check(verify(requests[0], timeout=WAIT_S), 8192, expected)
         took = time.monotonic() - begun
     added = []
     for i in range(min(max(int(options.seconds * options.runs / (2 * took)), 10), 2000)):
         begun = time.monotonic()
-        answer = stub.Verify(requests[i % len(requests)], timeout=WAIT_S)
+        answer = verify(requests[i % len(requests)], timeout=WAIT_S)
         seconds = time.monotonic() - begun
         check(answer, 8192, expected)
         added.append(seconds - answer.timings.device_ns / 1e9)
         time.sleep(took)
-    p50, p99 = np.quantile(added, [0.5, 0.99])
-    print(
-        f"request-8192-added-latency   {processes} processes p50 {p50 * 1e3:.2f} ms p99 {p99 * 1e3:.2f} ms",
-        flush=True,
-    )
     case = "request-8192-added-latency" + ("-null" if plugin == "null" else "")
-    made = record(options, device, case, added, processes, "s")
-    made.settings["p99_s"] = float(p99)
-    return made
+    return latency_record(device, case, added, processes)
 
 
 def echo() -> None:
@@ -269,7 +262,7 @@ def echo() -> None:
     sys.stdin.readline()
 
 
-def transport_latency(options: argparse.Namespace, device: DeviceInfo) -> Record:
+def transport_latency(device: DeviceInfo) -> Record:
     """Seconds of a unary call with the bytes of 8,192 items to a server in a process of its own."""
     command = [sys.executable, __file__, "--echo"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
@@ -283,41 +276,44 @@ def transport_latency(options: argparse.Namespace, device: DeviceInfo) -> Record
             seconds.append(time.monotonic() - begun)
             time.sleep(seconds[-1])
         process.kill()
-    p50, p99 = np.quantile(seconds[3:], [0.5, 0.99])
-    print(f"request-8192-transport-latency p50 {p50 * 1e3:.2f} ms p99 {p99 * 1e3:.2f} ms", flush=True)
-    made = record(options, device, "request-8192-transport-latency", seconds[3:], 1, "s")
-    made.settings["p99_s"] = float(p99)
+    return latency_record(device, "request-8192-transport-latency", seconds[3:], 1)
+
+
+def latency_record(device: DeviceInfo, case: str, seconds: Sequence[float], processes: int) -> Record:
+    """A line of the results: the seconds of requests that came one at a time."""
+    made = Record.of_times(
+        case,
+        device,
+        8192,
+        seconds,
+        8192,
+        unit="s",
+        includes=("parsing", "queue", "gRPC"),
+        settings={"processes": processes, **load_average()},
+    )
+    p99 = made.settings["p99"]
+    print(f"{case:28} {processes} processes p50 {made.rate * 1e3:.2f} ms p99 {float(p99) * 1e3:.2f} ms", flush=True)
     return made
 
 
-def record(
-    options: argparse.Namespace,
-    device: DeviceInfo,
-    case: str,
-    values: Sequence[float],
-    processes: int,
-    unit: str = "items/s",
+def rate_record(
+    options: argparse.Namespace, device: DeviceInfo, case: str, rates: Sequence[float], processes: int
 ) -> Record:
-    """A line of the results."""
-    median = float(np.median(values))
+    """A line of the results: items a second."""
+    median = float(np.median(rates))
     if not median:
         raise SystemExit(f"{case}: no request was answered within --seconds {options.seconds:g}")
     return Record.of_rates(
         case,
         device,
-        8192 if unit == "s" else options.items,
-        values,
-        unit=unit,
-        includes=(
-            "transfer",
-            "parsing",
-            "gRPC" if case.startswith(("grpc", "transport", "request")) else "shared memory",
-        ),
+        options.items,
+        rates,
+        includes=("transfer", "parsing", "shared memory" if case.startswith("shm") else "gRPC"),
         settings={
             "processes": processes,
             "clients": options.clients or processes,
             "depth": options.depth,
-            "bytes_per_s": median * BYTES if unit != "s" else 0.0,
+            "bytes_per_s": median * BYTES,
             **load_average(),
         },
     )
