@@ -76,18 +76,19 @@ class _Promoted:
         self.born = time.monotonic()
         self.overflowed = False  # a key found no room
         self._bits = max(capacity - 1, 1).bit_length() + 2
-        self._places = np.full((2, 1 << self._bits), -1, np.int32)
+        self._places = np.full(2 << self._bits, -1, np.int32)  # two tables, one behind the other
         self._multipliers = _odd(), _odd()
 
     def _buckets(self, table: int, hashes: Numbers) -> npt.NDArray[np.intp]:
-        return (hashes * self._multipliers[table] >> np.uint64(64 - self._bits)).astype(np.intp)
+        buckets = hashes * self._multipliers[table] >> np.uint64(64 - self._bits)
+        return buckets.astype(np.intp) + (table << self._bits)
 
     def find(self, rows: Rows, hashes: Numbers) -> npt.NDArray[np.intp]:
         """Each key's place in the set, -1 where it is not there."""
-        places = self._matching(rows, self._places[0][self._buckets(0, hashes)])
+        places = self._matching(rows, self._places[self._buckets(0, hashes)])
         rest = np.flatnonzero(places < 0)
         if rest.size:
-            places[rest] = self._matching(rows[rest], self._places[1][self._buckets(1, hashes[rest])])
+            places[rest] = self._matching(rows[rest], self._places[self._buckets(1, hashes[rest])])
         return places
 
     def _matching(self, rows: Rows, places: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
@@ -102,23 +103,26 @@ class _Promoted:
         return found
 
     def add(self, rows: Rows, hashes: Numbers) -> npt.NDArray[np.intp]:
-        """Takes in keys, each once and none of them there; the places of those that found one."""
+        """Takes in keys, each once and none of them there; the places of those that found one.
+
+        One whose two buckets are others' has none, and takes none: it would come again with every batch.
+        """
         size = min(len(rows), self.keys.items - self.count)
         self.overflowed |= size < len(rows)
-        rows, hashes = rows[:size], hashes[:size]
-        places = np.arange(self.count, self.count + size, dtype=np.int32)
-        self.rows[places] = rows
-        inserted = np.zeros(size, np.bool_)
+        buckets = np.full(size, -1, np.intp)
         for table in (0, 1):
-            rest = np.flatnonzero(~inserted)
-            buckets = self._buckets(table, hashes[rest])
-            empty = self._places[table][buckets] < 0
-            self._places[table][buckets[empty]] = places[rest[empty]]
-            inserted[rest[empty]] = self._places[table][buckets[empty]] == places[rest[empty]]
-        self.count += size
-        taken = places[inserted].astype(np.intp)
-        self.keys.usable[taken] = True
-        return taken
+            rest = np.flatnonzero(buckets < 0)
+            wanted = self._buckets(table, hashes[rest])
+            empty = self._places[wanted] < 0
+            taken, first = np.unique(wanted[empty], return_index=True)
+            buckets[rest[empty][first]] = taken
+        inserted = np.flatnonzero(buckets >= 0)
+        places = np.arange(self.count, self.count + inserted.size)
+        self.rows[places] = rows[inserted]
+        self._places[buckets[inserted]] = places  # last: `find` looks here without a lock
+        self.count += places.size
+        self.keys.usable[places] = True
+        return places
 
 
 def _words(rows: Rows) -> Numbers:
