@@ -30,6 +30,13 @@ EXPORT void publish(const Batch* batch, u32 begin, u32 end, u32) {
         for (u32 item = begin; item < end; item++) function(*batch, self, item); \
     }
 
+// A stage that chooses itself which items of a range it does together: function(batch, lane, begin, end).
+#define RANGE_STAGE(name, function)                                      \
+    EXPORT void name(const Batch* batch, u32 begin, u32 end, u32 lane) { \
+        const Lane self = {lane, 0, 1, true};                            \
+        function(*batch, self, begin, end);                              \
+    }
+
 #define GROUP_STAGE(name, function, group, threads, blocks_per_sm)                            \
     EXPORT void name(const Batch* batch, u32 begin, u32 end, u32 lane) {                      \
         const Lane self = {lane, 0, 1, true};                                                 \

@@ -200,10 +200,3 @@ DEVICE void verify_range(
 }
 
 }  // namespace crypto_mb
-
-// A stage that chooses itself which items of a range it does together: function(batch, lane, begin, end).
-#define RANGE_STAGE(name, function)                                      \
-    EXPORT void name(const Batch* batch, u32 begin, u32 end, u32 lane) { \
-        const Lane self = {lane, 0, 1, true};                            \
-        function(*batch, self, begin, end);                              \
-    }

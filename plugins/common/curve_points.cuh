@@ -1,12 +1,13 @@
 // Point arithmetic: fast and incomplete in lazy fields, complete in exact ones.
 #pragma once
 #include "curve.cuh"
+#include "lanes.cuh"
 
 // Formulas are inlined into the kernels of a GPU. A CPU gains nothing from that, and its compiler takes minutes.
 #if TARGET_GPU
 #define FORMULA DEVICE
 #else
-#define FORMULA DEVICE_CALL
+#define FORMULA DEVICE_CALL WITH_IFMA
 #endif
 
 // A point on its way through a verification, in Jacobian coordinates with the doubled ordinate: the affine point is

@@ -34,8 +34,8 @@ struct Ladder {
     typedef typename Comb<C>::Windows CombWindows;
     static constexpr u32 DIGIT_WORDS = C::PARTS * Windows::WORDS + CombWindows::WORDS;
     // An entry of Q's table: x, y, and with an endomorphism beta x. Behind the table the factors of the co-Z chain.
-    static constexpr u32 ENTRY_WORDS = C::PARTS == 2 ? 24 : 16;
-    static constexpr u32 FAST_WORDS = TABLE * ENTRY_WORDS + (TABLE - 1) * 8;
+    static constexpr u32 ENTRY_WORDS = (C::PARTS == 2 ? 3 : 2) * C::Field::WORDS;
+    static constexpr u32 FAST_WORDS = TABLE * ENTRY_WORDS + (TABLE - 1) * C::Field::WORDS;
     static constexpr u32 FINISH_WORDS = TABLE * 24;  // Jacobian coordinates
     static constexpr u32 LANE_BYTES = 4 * (FAST_WORDS > FINISH_WORDS ? FAST_WORDS : FINISH_WORDS);
 
@@ -79,12 +79,13 @@ DEVICE u32* lane_table(const Batch& batch, const Lane& lane) {
 // Q's odd multiples (2 e + 1) Q, e < TABLE, as (x, doubled y) on the curve isomorphic to C by a common z, which is
 // returned, and left behind the table: (X, Y) there is (X / z^2, Y / z^3) on C. It takes 8M + 3S an entry.
 template <class C>
-FORMULA typename C::Field::Element build_table(u32* table, const Words& qx, const Words& qy, Flags& flags) {
+FORMULA typename C::Field::Element build_table(
+    u32* table, const typename C::Field::Element& x, const typename C::Field::Element& y, Flags& flags) {
     typedef typename C::Field F;
     typedef typename F::Element Element;
     typedef Ladder<C> L;
+    constexpr u32 Y = F::WORDS, BETA_X = 2 * F::WORDS;  // in an entry
     u32* factors = table + L::TABLE * L::ENTRY_WORDS;
-    const Element x = F::from_words(qx, flags), y = F::from_words(qy, flags);
     // 2 Q = (M^2 - 2S, M (S - x') - 8 y^4) with z = 2 y, and Q itself with that z: (4 x y^2, 8 y^4) = (S, 8 y^4).
     const Element x2 = F::sqr(x, flags), y2 = F::sqr(y, flags), y4 = F::sqr(y2, flags);
     const Element s = F::twice(F::twice(F::mul(x, y2, flags), flags), flags);
@@ -95,7 +96,7 @@ FORMULA typename C::Field::Element build_table(u32* table, const Words& qx, cons
     Element dx = F::sub_twice(F::sqr(m, flags), s, flags);
     Element dy = F::sub(F::mul(m, F::sub(s, dx, flags), flags), py, flags);
     Element z = F::twice(y, flags);
-    F::store(table, px), F::store(table + 8, py);
+    F::store(table, px), F::store(table + Y, py);
     // P + D for P = (px, py) and D = 2Q on one z: the sum has z' = z f with f = dx - px, and D is rewritten on z' on
     // the way.
     NO_UNROLL for (u32 e = 1; e < L::TABLE; e++) {
@@ -103,25 +104,25 @@ FORMULA typename C::Field::Element build_table(u32* table, const Words& qx, cons
         const Element dxf = F::mul(dx, ff, flags), pxf = F::mul(px, ff, flags);
         const Element g = F::sub(dy, py, flags);
         const Element dyf = F::mul(dy, F::sub(dxf, pxf, flags), flags);
-        F::store(factors + (e - 1) * 8, f);
+        F::store(factors + (e - 1) * F::WORDS, f);
         px = F::sub_sub(F::sqr(g, flags), dxf, pxf, flags);
         py = F::sub(F::mul(g, F::sub(dxf, px, flags), flags), dyf, flags);
         dx = dxf, dy = dyf;
-        F::store(table + e * L::ENTRY_WORDS, px), F::store(table + e * L::ENTRY_WORDS + 8, py);
+        F::store(table + e * L::ENTRY_WORDS, px), F::store(table + e * L::ENTRY_WORDS + Y, py);
     }
     // Entry e is on the z of all factors before it: bring it to the last z by the product of the factors from e on.
-    Element scale = F::load(factors + (L::TABLE - 2) * 8);
+    Element scale = F::load(factors + (L::TABLE - 2) * F::WORDS);
     NO_UNROLL for (u32 e = L::TABLE; e-- > 0;) {
         u32* entry = table + e * L::ENTRY_WORDS;
-        px = F::load(entry), py = F::load(entry + 8);
+        px = F::load(entry), py = F::load(entry + Y);
         if (e < L::TABLE - 1) {
             const Element square = F::sqr(scale, flags);
             px = F::mul(px, square, flags), py = F::mul(py, F::mul(square, scale, flags), flags);
             F::store(entry, px);
-            if (e > 0) scale = F::mul(scale, F::load(factors + (e - 1) * 8), flags);
+            if (e > 0) scale = F::mul(scale, F::load(factors + (e - 1) * F::WORDS), flags);
         }
-        F::store(entry + 8, F::twice(py, flags));
-        if constexpr (C::PARTS == 2) F::store(entry + 16, F::mul(px, F::from_words(C::beta(), flags), flags));
+        F::store(entry + Y, F::twice(py, flags));
+        if constexpr (C::PARTS == 2) F::store(entry + BETA_X, F::mul(px, F::from_words(C::beta(), flags), flags));
     }
     z = F::mul(z, scale, flags);
     F::store(factors, z);
@@ -130,7 +131,7 @@ FORMULA typename C::Field::Element build_table(u32* table, const Words& qx, cons
 
 // -3 on the curve whose points (x, y) are (x / z^2, y / z^3) on C: -3 z^4. Unused where a = 0.
 template <class C>
-DEVICE typename C::Field::Element isomorphic_a(const typename C::Field::Element& z, Flags& flags) {
+FORMULA typename C::Field::Element isomorphic_a(const typename C::Field::Element& z, Flags& flags) {
     typedef typename C::Field F;
     const auto z4 = F::sqr(F::sqr(z, flags), flags);
     return F::sub_sub_twice(F::zero(), z4, z4, flags);
@@ -155,7 +156,9 @@ DEVICE FastPoint<C> double_scalar(
 #endif
     const L ladder = L::start(digits, stride, load(scratch, U1), load(scratch, U2));
     u32* table = lane_table<C>(batch, lane);
-    const Element common_z = build_table<C>(table, load(scratch, QX), load(scratch, QY), flags);
+    const Words x_words = load(scratch, QX), y_words = load(scratch, QY);
+    const Element qx = F::from_words(x_words, flags), qy = F::from_words(y_words, flags);
+    const Element common_z = build_table<C>(table, qx, qy, flags);
 
     // The isomorphic curve's z and a are kept in memory: the loop has no registers for them.
     u32* const kept_z = table + L::TABLE * L::ENTRY_WORDS;

@@ -11,6 +11,7 @@ struct HostField {
     };
     static constexpr bool LAZY = false;
     static constexpr bool PLAIN = P::PLAIN;
+    static constexpr u32 WORDS = 8;  // of an element in memory
 
     DEVICE Element mul(const Element& a, const Element& b) {
         typedef unsigned __int128 u128;

@@ -11,6 +11,7 @@ struct LazyField {
     typedef Words Element;
     static constexpr bool LAZY = true;
     static constexpr bool PLAIN = P::PLAIN;
+    static constexpr u32 WORDS = 8;  // of an element in memory
 
     DEVICE Element mul(const Element& a, const Element& b, Flags& flags) {
         Element r;

@@ -24,18 +24,8 @@ DEVICE void table_entry(u8* state, u32 index) {
 }
 
 template <class C>
-DEVICE void verify(const Batch& batch, const Lane& lane, u32 item) {
-    verify_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
-}
-
-template <class C>
 DEVICE void verify_finish(const Batch& batch, const Lane& lane, u32 item) {
     finish_verify_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
-}
-
-template <class C>
-DEVICE void recover(const Batch& batch, const Lane& lane, u32 item) {
-    multiply_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
 }
 
 template <class C>
@@ -52,19 +42,37 @@ PLUGIN_INFO(P256Comb::BYTES + Secp256k1Comb::BYTES + KeySlots<P256Curve>::BYTES 
 ITEM_STAGE(ecdsa_hash, hash_input, 256, 1)
 ITEM_STAGE(ecdsa_address, recovered_address, 256, 1)
 
+#if TARGET_GPU
+template <class C>
+DEVICE void verify(const Batch& batch, const Lane& lane, u32 item) {
+    verify_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
+}
+template <class C>
+DEVICE void recover(const Batch& batch, const Lane& lane, u32 item) {
+    multiply_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
+}
+#define VERIFY_STAGE(prefix, C) ITEM_STAGE(prefix##_verify, verify<C>, VERIFY_THREADS, 1)
+#define RECOVER_STAGE(prefix, C) ITEM_STAGE(prefix##_recover_point, recover<C>, VERIFY_THREADS, 1)
+#else
+#include "curve_lanes.cuh"
 #if defined(CRYPTO_MB)
 #include "curve_crypto_mb.cuh"
+#endif
 template <class C>
 DEVICE void verify_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
-    if constexpr (crypto_mb::Library<C>::HAS) {
-        crypto_mb::verify_range<C, ALL_PLANES>(batch, lane, begin, end, comb_table<C>(batch.state));
-    } else {
-        for (u32 item = begin; item < end; item++) verify<C>(batch, lane, item);
-    }
+    const u32* const comb = comb_table<C>(batch.state);
+#if defined(CRYPTO_MB)
+    if constexpr (crypto_mb::Library<C>::HAS)
+        return crypto_mb::verify_range<C, ALL_PLANES>(batch, lane, begin, end, comb);
+#endif
+    verify_in_lanes<C, ALL_PLANES>(batch, lane, begin, end, comb);
+}
+template <class C>
+DEVICE void recover_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
+    multiply_in_lanes<C, ALL_PLANES>(batch, lane, begin, end, comb_table<C>(batch.state));
 }
 #define VERIFY_STAGE(prefix, C) RANGE_STAGE(prefix##_verify, verify_range<C>)
-#else
-#define VERIFY_STAGE(prefix, C) ITEM_STAGE(prefix##_verify, verify<C>, VERIFY_THREADS, 1)
+#define RECOVER_STAGE(prefix, C) RANGE_STAGE(prefix##_recover_point, recover_range<C>)
 #endif
 
 #define CURVE_STAGES(prefix, C)                                              \
@@ -76,7 +84,7 @@ DEVICE void verify_range(const Batch& batch, const Lane& lane, u32 begin, u32 en
     ITEM_STAGE(prefix##_finish, verify_finish<C>, FINISH_THREADS, 1)         \
     ITEM_STAGE(prefix##_recover_prepare, prepare_recover<C>, 128, 1)         \
     GROUP_STAGE(prefix##_recover_scalars, recover_scalars<C>, GROUP, 128, 1) \
-    ITEM_STAGE(prefix##_recover_point, recover<C>, VERIFY_THREADS, 1)        \
+    RECOVER_STAGE(prefix, C)                                                 \
     ITEM_STAGE(prefix##_recover_finish, recover_finish<C>, FINISH_THREADS, 1) \
     GROUP_STAGE(prefix##_keys, recovered_keys<C>, GROUP, 128, 1)
 
@@ -86,29 +94,28 @@ CURVE_STAGES(secp256k1, Secp256k1Curve)
 #if KEY_SLOTS > 0
 
 template <class C>
-DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
-    verify_enrolled_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state), key_slots<C>(batch.state));
-}
-
-template <class C>
 DEVICE void finish_enrolled(const Batch& batch, const Lane& lane, u32 item) {
     finish_enrolled_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state), key_slots<C>(batch.state));
 }
 
-#if defined(CRYPTO_MB)
+#if TARGET_GPU
 template <class C>
-DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
-    if constexpr (crypto_mb::Library<C>::HAS) {
-        const u32* const slots = key_slots<C>(batch.state);
-        crypto_mb::verify_range<C, ALL_PLANES>(batch, lane, begin, end, comb_table<C>(batch.state), slots);
-    } else {
-        for (u32 item = begin; item < end; item++) verify_enrolled<C>(batch, lane, item);
-    }
+DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
+    verify_enrolled_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state), key_slots<C>(batch.state));
 }
-#define VERIFY_ENROLLED_STAGE(prefix, C) RANGE_STAGE(prefix##_verify_enrolled, verify_enrolled_range<C>)
-#else
 #define VERIFY_ENROLLED_STAGE(prefix, C) \
     ITEM_STAGE(prefix##_verify_enrolled, verify_enrolled<C>, ENROLLED_THREADS, ENROLLED_BLOCKS)
+#else
+template <class C>
+DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
+    const u32 *const comb = comb_table<C>(batch.state), *const slots = key_slots<C>(batch.state);
+#if defined(CRYPTO_MB)
+    if constexpr (crypto_mb::Library<C>::HAS)
+        return crypto_mb::verify_range<C, ALL_PLANES>(batch, lane, begin, end, comb, slots);
+#endif
+    verify_enrolled_in_lanes<C, ALL_PLANES>(batch, lane, begin, end, comb, slots);
+}
+#define VERIFY_ENROLLED_STAGE(prefix, C) RANGE_STAGE(prefix##_verify_enrolled, verify_enrolled_range<C>)
 #endif
 
 #define ENROLLED_STAGES(prefix, C)                                            \

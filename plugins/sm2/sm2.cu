@@ -1,6 +1,11 @@
 // SM2 signature verification (GB/T 32918.2): t = (r + s) mod n, (x, y) = s G + t Q, valid where (e + x) mod n = r.
 #include "curve_enrolled.cuh"
 #include "sm2_prepare.cuh"
+#if defined(CRYPTO_MB)
+#include "curve_crypto_mb.cuh"
+#elif !TARGET_GPU
+#include "curve_lanes.cuh"
+#endif
 
 typedef Ladder<Sm2Curve> Sm2Ladder;
 typedef Comb<Sm2Curve> Sm2Comb;
@@ -8,9 +13,6 @@ typedef Comb<Sm2Curve> Sm2Comb;
 DEVICE void table_base(u8* state, u32 index) { Sm2Comb::build_base((u32*)state, index); }
 DEVICE void table_entry(u8* state, u32 index) { Sm2Comb::build_entry((u32*)state, index); }
 
-DEVICE void verify(const Batch& batch, const Lane& lane, u32 item) {
-    verify_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
-}
 DEVICE void finish(const Batch& batch, const Lane& lane, u32 item) {
     finish_verify_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
 }
@@ -32,14 +34,20 @@ DEVICE void verify_as_in_the_paper(const Batch& batch, const Lane& lane, u32 ite
     verify_item_as_in_the_paper<Sm2Curve, VERIFY_PLANES>(batch, lane, item);
 }
 ITEM_STAGE(sm2_verify, verify_as_in_the_paper, PAPER_THREADS, 512 / PAPER_THREADS)
-#elif defined(CRYPTO_MB)
-#include "curve_crypto_mb.cuh"
+#elif TARGET_GPU
+DEVICE void verify(const Batch& batch, const Lane& lane, u32 item) {
+    verify_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
+}
+ITEM_STAGE(sm2_verify, verify, VERIFY_THREADS, 1)
+#else
 DEVICE void verify_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
+#if defined(CRYPTO_MB)
     crypto_mb::verify_range<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, (const u32*)batch.state);
+#else
+    verify_in_lanes<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, (const u32*)batch.state);
+#endif
 }
 RANGE_STAGE(sm2_verify, verify_range)
-#else
-ITEM_STAGE(sm2_verify, verify, VERIFY_THREADS, 1)
 #endif
 ITEM_STAGE(sm2_finish, finish, FINISH_THREADS, 1)
 
@@ -62,9 +70,6 @@ DEVICE void enroll(const Batch& batch, const Lane& lane, u32 item) {
 
 DEVICE void empty_slot(u8* state, u32 index) { Slots::empty((u32*)(state + Sm2Comb::BYTES), index); }
 
-DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
-    verify_enrolled_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state, key_slots(batch));
-}
 DEVICE void finish_enrolled(const Batch& batch, const Lane& lane, u32 item) {
     finish_enrolled_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state, key_slots(batch));
 }
@@ -74,14 +79,21 @@ STATE_STAGE(sm2_empty_slots, empty_slot, Slots::SLOTS, 128)
 ITEM_STAGE(sm2_tabulate, tabulate, TABULATE_THREADS, 1)
 ITEM_STAGE(sm2_enroll, enroll, 128, 1)
 ITEM_STAGE(sm2_prepare_enrolled, prepare<true>, 128, 3)
-#if defined(CRYPTO_MB)
+#if TARGET_GPU
+DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
+    verify_enrolled_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state, key_slots(batch));
+}
+ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
+#else
 DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
-    const u32* const comb = (const u32*)batch.state;
-    crypto_mb::verify_range<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, comb, key_slots(batch));
+    const u32 *const comb = (const u32*)batch.state, *const slots = key_slots(batch);
+#if defined(CRYPTO_MB)
+    crypto_mb::verify_range<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, comb, slots);
+#else
+    verify_enrolled_in_lanes<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, comb, slots);
+#endif
 }
 RANGE_STAGE(sm2_verify_enrolled, verify_enrolled_range)
-#else
-ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
 #endif
 ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
 

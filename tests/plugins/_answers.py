@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from _build import PLUGINS, Plugin, Result, build
+from _lanes import LANES
 
 from verifier.bench.rig import Rig
 from verifier.drivers import list_devices
@@ -123,9 +124,10 @@ def _variable(name: str, values: Sequence[bytes]) -> Column:
     return Column.variable(name, b"".join(values), ends, len(values))
 
 
-# The plugin for the CPU, the GPU's arithmetic run on the CPU, the CPU with a library linked in, and a GPU where there
-# is one.
-PLACES = ["host", "emulated", "provider", pytest.param("gpu", marks=pytest.mark.gpu)]
+# The plugin for the CPU item by item, the same eight items at a time, the GPU's arithmetic run on the CPU, the CPU
+# with a library linked in, and a GPU where there is one.
+PLACES = ["host", "lanes", "emulated", "provider", pytest.param("gpu", marks=pytest.mark.gpu)]
+FLAGS = {"host": (), "lanes": LANES, "emulated": ("-DEMULATE_GPU_FIELD",)}
 
 
 def provided(name: str) -> Choice:
@@ -144,7 +146,7 @@ def opened(name: str, place: str) -> Iterator[BuiltPlugin]:
         plugin.rig.close()
         return
     if place != "gpu":
-        yield BuiltPlugin(name, ("-O1",) if place == "host" else ("-O1", "-DEMULATE_GPU_FIELD"))
+        yield BuiltPlugin(name, ("-O1", *FLAGS[place]))
         return
     if not any(device.id == "cuda:0" for device in list_devices()):
         pytest.skip("no NVIDIA GPU here")

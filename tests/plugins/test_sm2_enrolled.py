@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from _answers import FLAGS
 from _build import PLUGINS, Plugin, build
 from _reference import SM2
 from _sm2_cases import Item, be32, chosen, edges, public
@@ -20,11 +21,10 @@ ROWS = range(256 // WINDOW)
 EVERY_ROW = 2**32 - 1
 
 
-@pytest.fixture(scope="module", params=["host", "emulated"])
+@pytest.fixture(scope="module", params=["host", "lanes", "emulated"])
 def plugin(request: pytest.FixtureRequest) -> Plugin:
-    defines = {"KEY_SLOTS": SLOTS, "WINDOW_KEY_CPU": WINDOW}
-    defines |= {"EMULATE_GPU_FIELD": 1} if request.param == "emulated" else {}
-    return Plugin(build(PLUGINS / "sm2" / "sm2.cu", flags=["-O1"], defines=defines), STATE)
+    defines = {"KEY_SLOTS": SLOTS, "WINDOW_KEY_CPU": WINDOW, "ITEM_LANES": 8}
+    return Plugin(build(PLUGINS / "sm2" / "sm2.cu", flags=["-O1", *FLAGS[request.param]], defines=defines), STATE)
 
 
 def le32(*numbers: int) -> bytes:

@@ -1,6 +1,7 @@
-"""A provider's build and the plugin's own source agree bit for bit, in batches of every size and mixture.
+"""What does eight items at a time, the plugin's own lanes or a provider's, and the source item by item agree bit for
+bit, in batches of every size and mixture.
 
-The known answers, edges, encodings and Wycheproof run with the provider too: the place `provider` of the other tests.
+The known answers, edges, encodings and Wycheproof run so too: the places `lanes` and `provider` of the other tests.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import numpy as np
 import pytest
 from _answers import PLUGINS, provided
 from _ecdsa_cases import chosen as chosen_ecdsa
+from _lanes import HERE
 from _reference import P256
-from _sm2_cases import N, chosen
+from _sm2_cases import N, chosen, exceptional
 
 from verifier.bench.enrolled import enroll_keys, enrolled_columns
 from verifier.bench.rig import Rig, columns_of
 from verifier.bench.signatures import FAULTS, SignatureSet, make_signatures
+from verifier.manifest import load_manifest
 from verifier.model import Code, Column
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
@@ -28,20 +31,32 @@ PLUGIN_OF = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
 Pair = tuple[Rig, Rig]
 
 
+def together(name: str, how: str) -> Rig:
+    """A plugin on two threads of the CPU, eight items at a time."""
+    choice = provided(name) if how == "provider" else None
+    defines = {"LANES_PORTABLE": 1} if how == "lanes" and not HERE else {}
+    return Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=choice, defines=defines, threads=2)
+
+
 @pytest.fixture(scope="module")
-def rigs() -> Iterator[dict[str, Pair]]:
-    """By plugin: its own source, and with the provider, on two threads each."""
-    pairs: dict[str, Pair] = {}
+def one_by_one() -> Iterator[dict[str, Rig]]:
+    """By plugin: its source, item by item."""
+    rigs = {}
     for name in ("sm2", "ecdsa"):
-        choice = provided(name)
-        plain, with_library = (
-            Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=c, threads=2) for c in (None, choice)
-        )
-        pairs[name] = (plain, with_library)
+        choice = load_manifest(PLUGINS / name).choice("", {"ITEM_LANES": 1})
+        rigs[name] = Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=choice, threads=2)
+    yield rigs
+    for rig in rigs.values():
+        rig.close()
+
+
+@pytest.fixture(scope="module", params=["lanes", "provider"])
+def rigs(request, one_by_one) -> Iterator[dict[str, Pair]]:
+    """By plugin: item by item, and eight at a time."""
+    pairs = {name: (rig, together(name, request.param)) for name, rig in one_by_one.items()}
     yield pairs
-    for pair in pairs.values():
-        for rig in pair:
-            rig.close()
+    for _, rig in pairs.values():
+        rig.close()
 
 
 def answers(rig: Rig, algorithm: str, columns: dict[str, Column], items: int, parameters=None, constant=b""):
@@ -52,10 +67,10 @@ def answers(rig: Rig, algorithm: str, columns: dict[str, Column], items: int, pa
 
 def agree(pair: Pair, algorithm: str, columns: dict[str, Column], items: int, parameters=None, constant=b""):
     """The codes, where both give the same codes and bitmaps."""
-    plain, with_library = (answers(rig, algorithm, columns, items, parameters, constant) for rig in pair)
-    for ours, theirs in zip(plain, with_library, strict=True):
+    plain, eight = (answers(rig, algorithm, columns, items, parameters, constant) for rig in pair)
+    for ours, theirs in zip(plain, eight, strict=True):
         assert np.array_equal(ours, theirs)
-    return with_library[0]
+    return eight[0]
 
 
 @pytest.mark.parametrize("items", [4000, pytest.param(200_000, marks=pytest.mark.long)])
@@ -73,7 +88,7 @@ def test_messages(rigs):
     assert np.array_equal(codes, made.codes)
 
 
-@pytest.mark.parametrize("algorithm", ["SM2", "ECDSA_P256"])
+@pytest.mark.parametrize("algorithm", PLUGIN_OF)
 @pytest.mark.parametrize("items", [1, 2, 3, 4, 5, 7, 8, 9, 12, 31, 32, 33, 100])
 def test_lanes_that_are_not_full(rigs, algorithm, items):
     """The last few of a range are padded, or done one by one; each item in turn is the one that is wrong."""
@@ -89,7 +104,7 @@ def test_lanes_that_are_not_full(rigs, algorithm, items):
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7, 0.97])
-@pytest.mark.parametrize("algorithm", ["SM2", "ECDSA_P256"])
+@pytest.mark.parametrize("algorithm", PLUGIN_OF)
 def test_few_undecided_among_many_malformed(rigs, algorithm, share):
     made = make_signatures(algorithm, 3000, seed=5, fault_share=share)
     codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, columns_of(made), made.items)
@@ -98,7 +113,7 @@ def test_few_undecided_among_many_malformed(rigs, algorithm, share):
 
 @pytest.mark.parametrize("algorithm", PLUGIN_OF)
 def test_enrolled_keys(rigs, algorithm):
-    """Their verdicts, whether the library or the tables give them."""
+    """Their verdicts, whether a library or the tables give them."""
     faults = [name for name in FAULTS if not name.startswith(("key", "x", "negated"))]
     every = make_signatures(algorithm, 2000, seed=6, keys=5, fault_share=0.2, faults=faults)
     pair = rigs[PLUGIN_OF[algorithm]]
@@ -114,8 +129,8 @@ def test_enrolled_keys(rigs, algorithm):
             assert np.array_equal(ours, theirs)
 
 
-def test_points_at_infinity_are_decided_by_the_finishing_stage(rigs):
-    """s G = -t Q in every lane: the library leaves them open."""
+def test_points_at_infinity_are_decided(rigs):
+    """s G = -t Q in every lane."""
     good = chosen("plain", 0xD1CE, 77, 78)
     nowhere = chosen("infinity", 0xD1CE, -9 * 0xD1CE % N, 9)
     for places in ([], [0], [3], [7], range(8), range(0, 64, 5)):
@@ -163,10 +178,10 @@ def test_scalars_of_the_key_near_the_order(rigs, algorithm, keys):
     assert set(codes) == {Code.VALID}
 
 
+@pytest.mark.parametrize("how", ["lanes", "provider"])
 @pytest.mark.parametrize(("algorithm", "keys"), MISSED.items())
-def test_scalars_of_an_enrolled_key_near_the_order(algorithm, keys):
-    name = PLUGIN_OF[algorithm]
-    rig = Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=provided(name), threads=1)
+def test_scalars_of_an_enrolled_key_near_the_order(algorithm, keys, how):
+    rig = together(PLUGIN_OF[algorithm], how)
     try:
         made = made_of(algorithm, near_the_order(algorithm, keys))
         slot = rig.fill("verify_enrolled", algorithm, enrolled_columns(made, enroll_keys(rig, made)), made.items)
@@ -174,3 +189,31 @@ def test_scalars_of_an_enrolled_key_near_the_order(algorithm, keys):
         assert set(slot.codes) == {Code.VALID}
     finally:
         rig.close()
+
+
+def test_exceptions_in_every_lane(rigs):
+    """Items whose sums meet equal and opposite points, each beside every other and beside usual ones."""
+    special = exceptional()
+    for usual in (0, 3):
+        items = [item for one in special for item in (one, *[chosen("plain", 0xD1CE, 77, 78)] * usual)]
+        made = made_of("SM2", items)
+        assert np.array_equal(agree(rigs["sm2"], "SM2", columns_of(made), made.items), made.codes)
+
+
+@pytest.mark.parametrize("algorithm", ["ECDSA_P256", "ECDSA_SECP256K1"])
+@pytest.mark.parametrize("items", [1, 5, 8, 1001])
+def test_recovery(rigs, algorithm, items):
+    made = make_signatures(algorithm, items, seed=43, keys=50, fault_share=0.2)
+    signatures = np.hstack([made.signatures, made.recovery[:, None]]).ravel()
+    columns = {
+        "input": Column.fixed("input", made.digests.ravel(), 32, items),
+        "signature": Column.fixed("signature", signatures, 65, items),
+    }
+    found = []
+    for rig in rigs["ecdsa"]:
+        slot = rig.fill("recover", algorithm, columns, items, {"address_hash": "KECCAK256"})
+        rig.run(slot)
+        found.append((slot.codes.copy(), *(slot.output(i).copy() for i in (0, 1))))
+    for ours, theirs in zip(*found, strict=True):
+        assert np.array_equal(ours, theirs)
+    assert np.count_nonzero(found[0][0] == Code.VALID) >= items // 2
