@@ -109,11 +109,9 @@ def bare_times(made: SignatureSet, device: str, runs: int = 3) -> tuple[DeviceIn
     items = min(made.items, GROUP_ROWS * (1 if device.startswith("cpu") else 16))
     folder = ROOT / "plugins" / PLUGINS[made.algorithm]
     manifest = load_manifest(folder)
-    # The build that a daemon loads by itself: with its library where that is installed.
-    offered = [
-        offer.variant for offer in offers(manifest, host_target()) if offer.library and device.startswith("cpu")
-    ]
-    choice = manifest.choice(offered[0] if offered else "")
+    # The build that a daemon loads by itself: with its library where that is automatic and installed.
+    offered = offers(manifest, host_target()) if device.startswith("cpu") else ()
+    choice = manifest.choice(next((o.variant for o in offered if o.library and o.automatic), ""))
     with Rig(device, folder, ROOT / "plugins" / "common", choice=choice) as rig:
         slot = rig.fill("verify", made.algorithm, columns_of(made.tiled(items)), items)
         return rig.info, items, rig.times(slot, runs)

@@ -45,20 +45,22 @@ class Provider(Strict):
     """A library that a variant's build for the CPU has in it: an archive that a package of PyPI brings.
 
     `sha256` has its digest for each version of the package that may be used: what is linked is as much a part of the
-    plugin as its source. `cpu_flags`, as /proc/cpuinfo names them, are what its instructions need.
+    plugin as its source. `cpu_flags`, as /proc/cpuinfo names them, are what its instructions need. With `automatic` a
+    CPU gets the variant where nobody chose one.
     """
 
     package: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     file: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.a$")]
     sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]] = Field(min_length=1)
     cpu_flags: tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,32}$")], ...] = ()
+    automatic: bool = True
 
 
 class Variant(Strict):
     """Another way to build the plugin: macros that replace or add to the defaults, or another source with the same
     stages. Where `targets` leaves a kind of device out the variant is not for it, and the default is built there.
 
-    One with a provider is what a CPU gets where nobody chose and the provider's library is at hand."""
+    One with an automatic provider is what a CPU gets where nobody chose and the provider's library is at hand."""
 
     description: str = ""
     defines: dict[Symbol, Define] = Field(default_factory=dict)

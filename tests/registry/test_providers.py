@@ -106,6 +106,14 @@ def test_an_installed_library_serves(registry, installed, logs):
     assert used == [(device, "provided", f"{PACKAGE} 1.2.3") for device in ("cpu:0", "cpu:1")]
 
 
+def test_one_that_is_not_automatic_serves_by_name_only(registry, installed, tmp_path):
+    folder = installed(RIGHT)
+    manifest = folder / "plugin.toml"
+    manifest.write_text(manifest.read_text().replace("file = ", "automatic = false\nfile = ", 1))
+    assert built(registry.load(folder)) == {"default"}
+    assert built(registry.load(folder, variant="provided", force=True)) == {"provided"}
+
+
 def test_who_chooses_stands_above_it(fleet, options, installed):
     folder = installed(RIGHT)
     for changed, variant, expected in (
@@ -310,7 +318,8 @@ def test_a_library_that_accepts_every_signature_is_refused(fleet, options, tmp_p
     build.mkdir()
     digest = install(tmp_path / "site", archive(build, ACCEPTS), monkeypatch, provider.file)
     text = (folder / "plugin.toml").read_text()
-    for before, after in ((provider.package, PACKAGE), (provider.sha256["2026.2.0"], digest)):
+    changes = (provider.package, PACKAGE), (provider.sha256["2026.2.0"], digest), ("automatic = false", "")
+    for before, after in changes:
         assert before in text
         text = text.replace(before, after)
     text = text.replace(f"cpu_flags = {list(provider.cpu_flags)}".replace("'", '"'), "")

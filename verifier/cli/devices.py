@@ -42,7 +42,8 @@ def _devices(
         for device_id, named in providers.items():
             for plugin, offer in named:
                 found = f"by {offer.library.label}" if offer.library else f"not used: {offer.problem}"
-                typer.echo(f"{device_id}: {plugin}, {offer.variant}: {found}")
+                asked = "" if offer.automatic or not offer.library else ", where it is chosen by name"
+                typer.echo(f"{device_id}: {plugin}, {offer.variant}: {found}{asked}")
     if not any(device.info for device in devices):
         raise typer.Exit(1)
 

@@ -108,10 +108,10 @@ class Loader:
         return variant, dict(tunables)
 
     def _with_provider(self, source: PluginSource, device: DeviceInfo, stated: Choice) -> Choice:
-        """The choice with the first provider's variant that can be used, and that did not fail here before."""
+        """The choice with the first automatic provider's variant that can be used and did not fail here before."""
         if not self.options.providers:
             return stated
-        for offer in offers(source.manifest, device.target):
+        for offer in (each for each in offers(source.manifest, device.target) if each.automatic):
             problem = self._refused.get((source.digest, offer.variant)) or offer.problem
             said = {"plugin": source.label, "device": device.id, "variant": offer.variant}
             if offer.library is not None and not problem:

@@ -38,22 +38,23 @@ class Library:
 
 @dataclass(frozen=True)
 class Offer:
-    """A variant that has a provider: the library here, or why it is not used."""
+    """A variant that has a provider: the library here, or why it is not used. `automatic`: nobody need ask for it."""
 
     variant: str
     library: Library | None
+    automatic: bool = True
     problem: str = ""
 
 
 def offers(manifest: Manifest, target: str) -> Iterator[Offer]:
-    """Of a kind of device, what may stand in the place of the default build, in the manifest's order."""
+    """The variants for such a device that have a provider, in the manifest's order."""
     for name, variant in manifest.variants.items():
         if variant.provider is None or kind_of(target) not in variant.targets:
             continue
         try:
-            yield Offer(name, find_library(variant.provider))
+            yield Offer(name, find_library(variant.provider), variant.provider.automatic)
         except ProviderError as error:
-            yield Offer(name, None, str(error))
+            yield Offer(name, None, variant.provider.automatic, str(error))
 
 
 def usable_variants(manifest: Manifest, target: str) -> list[str]:
