@@ -69,28 +69,31 @@ DEVICE Code take_signature(const Batch& batch, u32 item, Signature& signature) {
                                              (LowS)batch.parameters[LOW_S], value(batch.inputs[1], item), signature);
 }
 
-// Stage: decides what is malformed or out of range; otherwise QX, QY = the key, TARGET = r, U1 = e, VALUE = s.
-template <class C>
-DEVICE void prepare_verify(const Batch& batch, const Lane& lane, u32 item) {
+// Stage: decides what is malformed or out of range; otherwise QX, QY = the key, TARGET = r, U1 = e, VALUE = s. Where it
+// returns true QY is the parity of a root that is to be taken LATER.
+template <class C, bool LATER = false>
+DEVICE bool prepare_verify(const Batch& batch, const Lane& lane, u32 item) {
     const Planes scratch = item_scratch<ALL_PLANES>(batch, item);
     const KeyEncoding encoding = (KeyEncoding)batch.parameters[KEY_ENCODING];
     Signature signature;
     PublicKey key;
     Code code = take_signature<C>(batch, item, signature);
     if (!code) code = parse_key(ALGORITHM_OF<C>, encoding, value(batch.inputs[2], item), key);
-    if (!code) code = settle_key<C>(key);
-    if (!code && !input_fits(batch, item)) code = INPUT_LENGTH;
-    if (!lane.live) return;
+    AwaitedKey<C, LATER> root;
+    if (!code) code = root.settle(root, key);
+    if (!code && !input_fits(batch, item)) code = root.reject(root, key, INPUT_LENGTH);
+    if (!lane.live) return false;
     batch.codes[item] = code;
     if (code) {
         store(scratch, VALUE, small_words(0));  // takes no part in its group's inversion
-        return;
+        return false;
     }
     store(scratch, VALUE, signature.s);
     store(scratch, U1, Scalar<typename C::Order>::reduce(load(scratch, U1)));
     store(scratch, TARGET, signature.r);
     store(scratch, QX, key.x);
-    store(scratch, QY, key.y);
+    store(scratch, QY, root.awaits ? small_words(key.odd) : key.y);
+    return root.awaits;
 }
 
 // Stage, a group: U1 = e / s, U2 = r / s.
@@ -107,9 +110,10 @@ DEVICE void verify_scalars(const Batch& batch, const Lane&, u32 first, u32 strid
 }
 
 // Stage: decides what is malformed, out of range or names no point R; otherwise QX, QY = R, U1 = e, U2 = s, VALUE = r.
-// Of the recovery id bit 0 is R's parity, and bit 1 says that R's x was r + n (SEC 1, 4.1.6).
-template <class C>
-DEVICE void prepare_recover(const Batch& batch, const Lane& lane, u32 item) {
+// Of the recovery id bit 0 is R's parity, and bit 1 says that R's x was r + n (SEC 1, 4.1.6). LATER as for
+// prepare_verify.
+template <class C, bool LATER = false>
+DEVICE bool prepare_recover(const Batch& batch, const Lane& lane, u32 item) {
     typedef Scalar<typename C::Order> S;
     const Planes scratch = item_scratch<ALL_PLANES>(batch, item);
     Signature signature;
@@ -121,19 +125,25 @@ DEVICE void prepare_recover(const Batch& batch, const Lane& lane, u32 item) {
         x = signature.r;
         if (signature.recovery & 2) carry = add(x, x, C::Order::modulus());
         const bool below = !carry && less(x, C::Field::Prime::p());
-        if (!below || !decompress<C>(y, x, signature.recovery & 1)) code = INVALID;
+        if constexpr (LATER) {
+            y = small_words(signature.recovery & 1);
+            if (!below) code = INVALID;
+        } else {
+            if (!below || !decompress<C>(y, x, signature.recovery & 1)) code = INVALID;
+        }
     }
-    if (!lane.live) return;
+    if (!lane.live) return false;
     batch.codes[item] = code;
     if (code) {
         store(scratch, VALUE, small_words(0));
-        return;
+        return false;
     }
     store(scratch, VALUE, signature.r);
     store(scratch, U1, S::reduce(load(scratch, U1)));
     store(scratch, U2, signature.s);
     store(scratch, QX, x);
     store(scratch, QY, y);
+    return LATER;
 }
 
 // Stage, a group: U1 = -e / r, U2 = s / r.

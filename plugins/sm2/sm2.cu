@@ -1,10 +1,11 @@
 // SM2 signature verification (GB/T 32918.2): t = (r + s) mod n, (x, y) = s G + t Q, valid where (e + x) mod n = r.
 #include "curve_enrolled.cuh"
 #include "sm2_prepare.cuh"
+#if !TARGET_GPU
+#include "curve_key_lanes.cuh"
+#endif
 #if defined(CRYPTO_MB)
 #include "curve_crypto_mb.cuh"
-#elif !TARGET_GPU
-#include "curve_lanes.cuh"
 #endif
 
 typedef Ladder<Sm2Curve> Sm2Ladder;
@@ -24,10 +25,24 @@ STATE_STAGE(sm2_table_entries, table_entry, Sm2Comb::ENTRIES, 128)
 
 #if defined(INTERLEAVED)
 #include "sm2_interleaved.cuh"
-ITEM_STAGE(sm2_prepare, prepare_interleaved, PREPARE_THREADS, 3)
 #else
-ITEM_STAGE(sm2_prepare, prepare<false>, 128, 3)
+constexpr u32 PREPARE_THREADS = 128;
+template <bool LATER>
+DEVICE bool prepare_item(const Batch& batch, const Lane& lane, u32 item) {
+    return prepare<false, Rows, LATER>(batch, lane, item);
+}
 #endif
+#if TARGET_GPU
+ITEM_STAGE(sm2_prepare, prepare_item<false>, PREPARE_THREADS, 3)
+#else
+DEVICE void prepare_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
+    prepare_in_lanes<Sm2Curve, VERIFY_PLANES>(
+        batch, begin, end, KEY_NOT_ON_CURVE, [&](u32 item) { prepare_item<false>(batch, lane, item); },
+        [&](u32 item) { return prepare_item<true>(batch, lane, item); });
+}
+RANGE_STAGE(sm2_prepare, prepare_range)
+#endif
+
 #if defined(PAPER)
 #include "sm2_paper.cuh"
 DEVICE void verify_as_in_the_paper(const Batch& batch, const Lane& lane, u32 item) {

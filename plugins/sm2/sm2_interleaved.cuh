@@ -123,7 +123,8 @@ struct Interleaved {
     }
 };
 
-DEVICE void prepare_interleaved(const Batch& batch, const Lane& lane, u32 item) {
+template <bool LATER>
+DEVICE bool prepare_item(const Batch& batch, const Lane& lane, u32 item) {
     if (INTERLEAVED == 1) transpose_columns(batch, lane, item);
-    prepare<false, Interleaved>(batch, lane, item);
+    return prepare<false, Interleaved, LATER>(batch, lane, item);
 }

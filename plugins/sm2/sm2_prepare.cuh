@@ -71,9 +71,10 @@ typedef KeySlots<Sm2Curve> Slots;
 // The slots stand behind the generator's table in the plugin's state.
 DEVICE u32* key_slots(const Batch& batch) { return (u32*)(batch.state + Comb<Sm2Curve>::BYTES); }
 
-// The key of an item, checked; of an enrolled one also its slot.
-template <bool ENROLLED, class Layout>
-DEVICE Code take_key(const Batch& batch, u32 item, Bytes signature, PublicKey& key, u32& slot) {
+// The key of an item, checked but for a root that is taken later; of an enrolled one also its slot.
+template <bool ENROLLED, class Layout, bool LATER>
+DEVICE Code take_key(
+    const Batch& batch, u32 item, Bytes signature, PublicKey& key, u32& slot, AwaitedKey<Sm2Curve, LATER>& root) {
     const Bytes bytes = value(batch.inputs[2], item);
     Code code;
     if constexpr (ENROLLED) {
@@ -84,14 +85,17 @@ DEVICE Code take_key(const Batch& batch, u32 item, Bytes signature, PublicKey& k
     } else {
         const KeyEncoding encoding = (KeyEncoding)batch.parameters[KEY_ENCODING];
         code = Layout::key(key, batch, item, encoding == KeyEncoding::IN_SIGNATURE ? signature : bytes);
-        return code ? code : settle_key<Sm2Curve>(key);
+        if (code) return code;
+        // A message is hashed with the whole key.
+        const bool whole = (InputKind)batch.parameters[INPUT_KIND] == InputKind::MESSAGE;
+        return whole ? settle_key<Sm2Curve>(key) : root.settle(root, key);
     }
 }
 
 // Stage: decides what is malformed or out of range, and t = 0; otherwise U1 = s, U2 = t, TARGET = r - e, and QX, QY =
-// the key, or QX = its slot.
-template <bool ENROLLED, class Layout = Rows>
-DEVICE void prepare(const Batch& batch, const Lane& lane, u32 item) {
+// the key, or QX = its slot. Where it returns true QY is the parity of a root that is to be taken LATER.
+template <bool ENROLLED, class Layout = Rows, bool LATER = false>
+DEVICE bool prepare(const Batch& batch, const Lane& lane, u32 item) {
     typedef Scalar<Sm2Order> S;
     const Bytes bytes = value(batch.inputs[1], item);
     Signature signature;
@@ -99,19 +103,22 @@ DEVICE void prepare(const Batch& batch, const Lane& lane, u32 item) {
     u32 slot;
     Words e = small_words(0), t;
     Code code = take_signature<Layout>(batch, item, bytes, signature);
-    if (!code) code = take_key<ENROLLED, Layout>(batch, item, bytes, key, slot);
+    AwaitedKey<Sm2Curve, LATER> root;
+    if (!code) code = take_key<ENROLLED, Layout, LATER>(batch, item, bytes, key, slot, root);
     if (!code) code = take_digest<Layout>(e, batch, item, value(batch.inputs[0], item), key);
     if (!code) {
         t = add_mod(signature.r, signature.s, Sm2Order::modulus());
         if (is_zero(t)) code = INVALID;
     }
-    if (!lane.live) return;
+    if (code) code = root.reject(root, key, code);
+    if (!lane.live) return false;
     batch.codes[item] = code;
-    if (code) return;
+    if (code) return false;
     const Planes scratch = item_scratch<VERIFY_PLANES>(batch, item);
     store(scratch, U1, signature.s);
     store(scratch, U2, t);
     store(scratch, TARGET, subtract_mod(signature.r, S::reduce(e), Sm2Order::modulus()));
     store(scratch, QX, ENROLLED ? small_words(slot) : key.x);
-    if (!ENROLLED) store(scratch, QY, key.y);
+    if (!ENROLLED) store(scratch, QY, root.awaits ? small_words(key.odd) : key.y);
+    return root.awaits;
 }

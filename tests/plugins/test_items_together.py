@@ -15,7 +15,7 @@ import pytest
 from _answers import PLUGINS, provided
 from _ecdsa_cases import chosen as chosen_ecdsa
 from _lanes import HERE
-from _reference import P256
+from _reference import P256, SECP256K1, SM2, Curve
 from _sm2_cases import N, chosen, exceptional
 
 from verifier.bench.enrolled import enroll_keys, enrolled_columns
@@ -217,3 +217,31 @@ def test_recovery(rigs, algorithm, items):
     for ours, theirs in zip(*found, strict=True):
         assert np.array_equal(ours, theirs)
     assert np.count_nonzero(found[0][0] == Code.VALID) >= items // 2
+
+
+def compressed(curve: Curve, found: bool) -> bytes:
+    """A compressed key, or one above whose x there is no point."""
+    x = next(x for x in range(5, 99) if (curve.lift(x, False) is not None) == found)
+    return b"\2" + x.to_bytes(32, "big")
+
+
+@pytest.mark.parametrize(("algorithm", "curve"), [("SM2", SM2), ("ECDSA_P256", P256), ("ECDSA_SECP256K1", SECP256K1)])
+def test_what_is_wrong_with_an_item_whose_key_awaits_a_root(rigs, algorithm, curve):
+    """A key that is none comes before a wrong input, and before scalars that no signature has."""
+    keys = [compressed(curve, True), compressed(curve, False), b"\2" + curve.p.to_bytes(32, "big"), b"\5" + bytes(32)]
+    whole = (7).to_bytes(32, "big") + (9).to_bytes(32, "big")
+    signatures = [whole, bytes(64), (7).to_bytes(32, "big") + (curve.n - 7).to_bytes(32, "big")]
+    cases = [(k, s, e) for k in keys for s in signatures for e in (bytes(32), bytes(31))] * 3
+    columns = {
+        name: Column.variable(name, b"".join(values), np.cumsum([0, *map(len, values)]).astype("<u4"), len(values))
+        for name, values in zip(("key", "signature", "input"), zip(*cases, strict=True), strict=True)
+    }
+    codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, columns, len(cases), {"key_encoding": "SEC1_COMPRESSED"})
+
+    def expected(key: bytes, signature: bytes, digest: bytes) -> Code:
+        of_key = [Code.UNDECIDED, Code.KEY_NOT_ON_CURVE, Code.KEY_RANGE, Code.KEY_PREFIX][keys.index(key)]
+        if signature == bytes(64):
+            return Code.OUT_OF_RANGE
+        return of_key or (Code.INPUT_LENGTH if len(digest) != 32 else Code.INVALID)
+
+    assert [Code(code) for code in codes] == [expected(*case) for case in cases]
