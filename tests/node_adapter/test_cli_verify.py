@@ -219,7 +219,9 @@ def test_what_nobody_signs_is_shown_and_no_fault(ecdsa, tmp_path):
     spent = tmp_path / "spent"
     name = bytes(range(32))
     transaction = b"\1\0\0\0\1" + name[::-1] + bytes(5) + bytes(4) + b"\1" + bytes(8) + b"\1\x51" + bytes(4)
-    path.write_bytes(bytes(36) + double_sha256(transaction) + bytes(12) + b"\1" + transaction)
+    coinbase = b"\1\0\0\0\1" + bytes(32) + b"\xff" * 4 + bytes(5) + b"\1" + bytes(9) + bytes(4)
+    root = double_sha256(double_sha256(coinbase) + double_sha256(transaction))
+    path.write_bytes(bytes(36) + root + bytes(12) + b"\2" + coinbase + transaction)
     spent.write_text(f"{name.hex()}:0 1 51\n")
     run = block_app()
     arguments = (path, "--format", "bitcoin", "--address", ecdsa.target, "--spent", spent)
@@ -228,7 +230,7 @@ def test_what_nobody_signs_is_shown_and_no_fault(ecdsa, tmp_path):
     assert "  input 0: unsigned: its script checks no signature" in result.output
     assert "0 not verifiable; 1 unsigned" in result.output
     (file,) = json.loads(run(*arguments, "--json").stdout)["files"]
-    assert file["records"][0]["unsigned"][0]["why"] == "its script checks no signature"
+    assert file["records"][1]["unsigned"][0]["why"] == "its script checks no signature"
 
 
 def test_options_of_the_formats(ecdsa, shared, tmp_path):

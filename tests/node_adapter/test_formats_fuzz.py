@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_adapter.client import SignatureEncoding
 from node_adapter.errors import FormatError
 from node_adapter.formats import bitcoin, chainmaker, ethereum, fabric, fisco, x509
 from node_adapter.formats._bitcoin import Input, Output, Transaction
+from node_adapter.formats._rules import Rules
 from node_adapter.formats._script import hash160
 
 READERS = {
@@ -94,7 +94,7 @@ def test_any_scripts(shown, lock, witness, kind):
     coins = {(name, 0): Output(7, lock)}
     spending = Input(name, 0, shown, bytes(4))
     transaction = Transaction(bytes(4), [spending], [Output(1, b"\x51")], [witness], bytes(4))
-    record = bitcoin._record(transaction, "transaction 0", coins, bitcoin._Rules(SignatureEncoding.DER_STRICT, True))
+    record = bitcoin._record(transaction, "transaction 0", coins, Rules.at(2_000_000_000))
     found = (*record.signed, *record.unverifiable, *record.unsigned)
     assert found
     assert all(item.where.startswith("transaction 0 input 0") for item in found)
