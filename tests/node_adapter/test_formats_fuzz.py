@@ -58,7 +58,21 @@ def test_real_files_with_bytes_changed(name, shared):
         read(name, bytes(spoilt[: rng.randint(1, len(spoilt))]))
 
 
-FIELDS = ("version", "hash", "signature", "from", "nonce", "chainID", "groupID", "to", "input", "abi", "blockLimit")
+FIELDS = (
+    "chainId",
+    "groupId",
+    "version",
+    "hash",
+    "signature",
+    "from",
+    "nonce",
+    "chainID",
+    "groupID",
+    "to",
+    "input",
+    "abi",
+    "blockLimit",
+)
 VALUES = st.one_of(
     st.none(), st.integers(), st.text(max_size=9), st.lists(st.integers(), max_size=2), st.floats(allow_nan=False)
 )
