@@ -128,13 +128,13 @@ def _key(signer: bytes) -> tuple[Algorithm | None, bytes]:
         except binascii.Error as error:
             raise FormatError(pem.start(1), f"base64 of a key: {error}") from None
     elif b"-----BEGIN" in signer:
-        (certificate,) = load(signer, "signer")
+        certificate = load(signer, "signer")[0]  # nodes read the first, whatever stands behind it
         return certificate.algorithm, certificate.point
     element = _der.read(der, tag=_der.SEQUENCE)
     if element.stop != len(der):
         raise FormatError(element.stop, f"{len(der) - element.stop} bytes behind the key")
     if len(element.children()) == 3:
-        (certificate,) = load(der, "signer")
+        certificate = load(der, "signer")[0]
         return certificate.algorithm, certificate.point
     return spki(element)
 

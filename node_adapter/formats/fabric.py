@@ -215,7 +215,7 @@ def _signed(where: str, message: bytes, signature: Span, identity: Span) -> Sign
 def _key(certificate: bytes) -> bytes | str:
     """The P-256 point of an identity's certificate, or why there is none."""
     try:
-        (parsed,) = load(certificate, "identity")
+        parsed = load(certificate, "identity")[0]  # nodes read the first, whatever stands behind it
     except (FormatError, ValueError) as error:
         return f"the identity is no X.509 certificate: {error}"
     return parsed.point if parsed.algorithm is Algorithm.ECDSA_P256 else "the identity's key is not on P-256"
