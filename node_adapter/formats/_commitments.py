@@ -6,9 +6,15 @@ from collections.abc import Iterator
 
 from node_adapter.formats._bitcoin import Transaction, double_sha256, merkle_root
 
-__all__ = ["faults"]
+__all__ = ["committed", "faults"]
 
 _WITNESS_COMMITMENT = b"\x6a\x24\xaa\x21\xa9\xed"  # BIP 141: the output's script begins so, and a hash follows
+
+
+def committed(coinbase: Transaction) -> bytes | None:
+    """What a block's first transaction commits to as its witnesses."""
+    told = [o.script[6:38] for o in coinbase.outputs if len(o.script) >= 38 and o.script[:6] == _WITNESS_COMMITMENT]
+    return told[-1] if told else None
 
 
 def faults(told: bytes, first: Transaction, names: list[bytes], witness_names: list[bytes]) -> Iterator[str]:
@@ -29,16 +35,16 @@ def faults(told: bytes, first: Transaction, names: list[bytes], witness_names: l
 
 
 def _witness_faults(coinbase: Transaction, witness_names: list[bytes]) -> Iterator[str]:
-    told = [o.script[6:38] for o in coinbase.outputs if len(o.script) >= 38 and o.script[:6] == _WITNESS_COMMITMENT]
+    told = committed(coinbase)
     reserved = coinbase.witnesses[0]
-    if not told:
+    if told is None:
         yield "transactions have witnesses, but the coinbase does not commit to them"
     elif len(reserved) != 1 or len(reserved[0]) != 32:
         yield "the coinbase commits to witnesses, but its own is not one value of 32 bytes"
     else:
         found = double_sha256(merkle_root([bytes(32), *witness_names[1:]]) + reserved[0])
-        if found != told[-1]:
+        if found != told:
             yield (
                 f"witness commitment mismatch: the witnesses here have {found.hex()}, the coinbase "
-                f"{told[-1].hex()}: at least one witness is not the one in the chain"
+                f"{told.hex()}: at least one witness is not the one in the chain"
             )

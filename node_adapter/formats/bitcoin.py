@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding
 from node_adapter.errors import FormatError
 from node_adapter.formats._bitcoin import Output, Reader, Transaction, double_sha256, pushes, read_header
-from node_adapter.formats._commitments import faults
+from node_adapter.formats._commitments import committed, faults
 from node_adapter.formats._interpreter import run
 from node_adapter.formats._machine import MOST_VALUE_BYTES, Check, Context
 from node_adapter.formats._rules import Rules
@@ -37,12 +37,16 @@ Found = list[Signed | Unverifiable | Unsigned]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An input: its transaction, its number and its name, and the rules of its block."""
+    """An input: its transaction, its number and its name, and the rules of its block.
+
+    `stripped`: the block was written without its witnesses.
+    """
 
     transaction: Transaction
     number: int
     where: str
     rules: Rules
+    stripped: bool = False
 
     def run(self, script: bytes, stack: list[bytes]) -> list[Check]:
         """Runs a script of this input. Raises ScriptError."""
@@ -104,10 +108,13 @@ def _block(reader: Reader, prefix: str, coins: Spent) -> Iterator[Record]:
         transaction = Transaction.read(reader)
         if not number:
             first = transaction
+            # A coinbase that commits to witnesses has one itself.
+            stripped = not any(first.witnesses) and committed(first) is not None
         name = transaction.id
         names.append(name)
         witness_names.append(double_sha256(reader.data[begin : reader.at]) if any(transaction.witnesses) else name)
-        record = _record(transaction, f"{prefix}transaction {number} {name[::-1].hex()}", coins, rules, number == 0)
+        where = f"{prefix}transaction {number} {name[::-1].hex()}"
+        record = _record(transaction, where, coins, rules, first=number == 0, stripped=stripped)
         yield replace(record, stop=reader.at)
         coins.update({(name, place): output for place, output in enumerate(transaction.outputs)})
     where = f"{prefix or 'block '}header"
@@ -116,11 +123,13 @@ def _block(reader: Reader, prefix: str, coins: Spent) -> Iterator[Record]:
         yield Record(where, 0, (), tuple(wrong), stop=reader.at)
 
 
-def _record(transaction: Transaction, where: str, coins: Spent, rules: Rules, first: bool = False) -> Record:
+def _record(
+    transaction: Transaction, where: str, coins: Spent, rules: Rules, *, first: bool = False, stripped: bool = False
+) -> Record:
     found: Found = []
     if not (first and transaction.coinbase):
         for number, spending in enumerate(transaction.inputs):
-            place = _Place(transaction, number, f"{where} input {number}", rules)
+            place = _Place(transaction, number, f"{where} input {number}", rules, stripped)
             coin = coins.get((spending.previous, spending.index))
             try:
                 found += _input(place, coin)
@@ -177,6 +186,8 @@ def _witness(
         raise _NotKnownError("a Taproot input is signed with Schnorr's scheme, which no plugin verifies")
     if version:
         raise _NoSignatureError(f"witness programs of version {version} and {len(content)} bytes have no rules yet")
+    if place.stripped:
+        raise _NotKnownError("its witness is not given: the block was written without witnesses")
     if coin is None:
         raise _NotKnownError("a witness input signs the amount that it spends, and that output is not given")
     if len(content) == 20:

@@ -10,13 +10,14 @@ from _bitcoin_blocks import (
     block,
     multisig,
     push,
+    serialised,
     to_script_hash,
     transaction,
     verdicts,
     with_script,
 )
 
-from node_adapter.formats._bitcoin import Input, Output, Transaction
+from node_adapter.formats._bitcoin import Input, Output, Transaction, merkle_root
 from node_adapter.formats._rules import Rules
 from node_adapter.formats._script import number, strictly_encoded
 from node_adapter.formats.bitcoin import records
@@ -194,6 +195,25 @@ def test_witnesses_are_those_that_the_coinbase_commits_to(client):
     assert bare.unverifiable[0].why == "transactions have witnesses, but the coinbase does not commit to them"
     reserved = data.replace(b"\1\x20" + bytes(32), b"\1\x1f" + bytes(31))
     assert "not one value of 32 bytes" in list(records(reserved))[-1].unverifiable[0].why
+
+
+def test_a_block_without_its_witnesses_is_not_at_fault():
+    """As nodes give it to those who know no witnesses: its coinbase tells."""
+    lock = b"\0\x14" + b"\1" * 20
+    tx = with_script(transaction(), [b""], [[b"s", PUBLIC[0]]])
+    data = block(tx)
+    bare = block(with_script(transaction(), [b""]))
+    commitment = data[data.index(bytes.fromhex("6a24aa21a9ed")) :][:38]
+    first = Transaction(
+        b"\1\0\0\0", [Input(bytes(32), 0xFFFFFFFF, b"\1\2\3", bytes(4))], [Output(0, commitment)], [[]], bytes(4)
+    )
+    head = data[:36] + merkle_root([first.id, tx.id]) + data[68:81]
+    stripped = head + serialised(first) + bare[-_length(with_script(transaction(), [b""])) :]
+    record, *rest = list(records(stripped, spent={(SPENT, 0): Output(7, lock)}))[1:]
+    assert [item.why for item in record.unverifiable] == [
+        "its witness is not given: the block was written without witnesses"
+    ]
+    assert rest == []
 
 
 def test_long_signatures_are_left_out_of_what_they_sign():
