@@ -6,6 +6,7 @@ import _ecdsa
 import _sm2
 import pytest
 import typer
+from _bitcoin_blocks import block
 from gmssl import func, sm3
 from typer.testing import CliRunner
 
@@ -231,6 +232,27 @@ def test_what_nobody_signs_is_shown_and_no_fault(ecdsa, tmp_path):
     assert "0 not verifiable; 1 unsigned" in result.output
     (file,) = json.loads(run(*arguments, "--json").stdout)["files"]
     assert file["records"][1]["unsigned"][0]["why"] == "its script checks no signature"
+
+
+def test_a_nodes_files_are_read_through_the_key_beside_them(ecdsa, tmp_path):
+    data = bytes.fromhex("f9beb4d9") + len(block()).to_bytes(4, "little") + block() + bytes(50)
+    key = bytes(range(3, 11))
+    hidden = bytes(byte ^ key[place % 8] for place, byte in enumerate(data))
+    run = block_app()
+    for name, content, beside, good in (
+        ("blk00001.dat", hidden, key, True),
+        ("blk00001.dat", data, bytes(8), True),
+        ("blk00001.dat", data, b"", True),
+        ("blk00001.dat", hidden, None, False),
+        ("other.dat", hidden, key, False),
+    ):
+        folder = tmp_path / f"{name}-{beside}"
+        folder.mkdir()
+        (folder / name).write_bytes(content)
+        if beside is not None:
+            (folder / "xor.dat").write_bytes(beside)
+        result = run(folder / name, "--format", "bitcoin", "--address", ecdsa.target)
+        assert (result.exit_code == 0) == good, result.output
 
 
 def test_options_of_the_formats(ecdsa, shared, tmp_path):

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 from node_adapter.client import VerifierClient
 from node_adapter.errors import FormatError
 from node_adapter.formats import Outcome, Record, Unsigned, Unverifiable, Verdict, settle, verify_signed
-from verifier.cli._formats import Reader
+from verifier.cli._formats import Reader, read_file
 from verifier.model import Code
 
 __all__ = ["verify_blocks"]
@@ -57,7 +57,7 @@ def verify_blocks(
 def _file(client: VerifierClient, path: Path, read: Reader, console: Console, brief: bool) -> _File:
     file = _File(path)
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError as error:
         file.error = error
         return file
