@@ -1,5 +1,6 @@
 """`verifier verify` against a daemon that verifies with Python integers."""
 
+import gzip
 import json
 
 import _ecdsa
@@ -253,6 +254,23 @@ def test_a_nodes_files_are_read_through_the_key_beside_them(ecdsa, tmp_path):
             (folder / "xor.dat").write_bytes(beside)
         result = run(folder / name, "--format", "bitcoin", "--address", ecdsa.target)
         assert (result.exit_code == 0) == good, result.output
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda data: data.hex().encode() + b"\n", "hexadecimal text, which `xxd -r -p` turns into bytes"),
+        (lambda data: b"0x" + data.hex().encode(), "hexadecimal text"),
+        (gzip.compress, "compressed with gzip"),
+    ],
+)
+@pytest.mark.parametrize("format_", ["bitcoin", "ethereum"])
+def test_files_of_another_form_are_told(ecdsa, tmp_path, make, text, format_):
+    path = tmp_path / "block"
+    path.write_bytes(make(block()))
+    result = block_app()(path, "--format", format_, "--address", ecdsa.target, "--json")
+    assert result.exit_code == 2
+    assert text in json.loads(result.stdout)["files"][0]["error"]
 
 
 def test_options_of_the_formats(ecdsa, shared, tmp_path):

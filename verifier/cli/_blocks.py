@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 from node_adapter.client import VerifierClient
 from node_adapter.errors import FormatError
 from node_adapter.formats import Outcome, Record, Unsigned, Unverifiable, Verdict, settle, verify_signed
-from verifier.cli._formats import Reader, read_file
+from verifier.cli._formats import Reader, hint, read_file
 from verifier.model import Code
 
 __all__ = ["verify_blocks"]
@@ -74,7 +74,7 @@ def _file(client: VerifierClient, path: Path, read: Reader, console: Console, br
             start = len(file.records)
             _verify(client, file, records)
             if broken:
-                file.error = FormatError(broken.offset, f"{broken.problem} ({path})")
+                file.error = FormatError(broken.offset, f"{broken.problem}{hint(data)} ({path})")
             for record, verdicts in zip(file.records[start:], file.verdicts[start:], strict=True):
                 _print_record(console, record, verdicts, brief)
             progress.update(bar, completed=max((record.stop for record in records), default=0))

@@ -15,7 +15,17 @@ import typer
 from node_adapter.errors import FormatError
 from node_adapter.formats import Record, bitcoin, chainmaker, ethereum, fabric, fisco
 
-__all__ = ["BlockFormat", "ChainId", "Crypto", "Reader", "SpentFile", "block_plugins", "block_reader", "read_file"]
+__all__ = [
+    "BlockFormat",
+    "ChainId",
+    "Crypto",
+    "Reader",
+    "SpentFile",
+    "block_plugins",
+    "block_reader",
+    "hint",
+    "read_file",
+]
 
 Reader = Callable[[bytes], Iterator[Record]]
 
@@ -78,6 +88,15 @@ def read_file(path: Path) -> bytes:
         return data
     hidden = np.frombuffer(data, np.uint8)
     return (hidden ^ np.resize(np.frombuffer(key, np.uint8), len(hidden))).tobytes()
+
+
+def hint(data: bytes) -> str:
+    """What a file is that is not as its format says, where its beginning tells, in words to put behind an error."""
+    if data[:2] == b"\x1f\x8b":
+        return "; the file is compressed with gzip"
+    if re.fullmatch(rb"\s*(0x)?[0-9a-fA-F\s]{16,}", data[:256]):
+        return "; the file is hexadecimal text, which `xxd -r -p` turns into bytes"
+    return ""
 
 
 def block_plugins(format_: BlockFormat, crypto: fisco.Crypto) -> tuple[str, ...]:
