@@ -273,6 +273,17 @@ def test_files_of_another_form_are_told(ecdsa, tmp_path, make, text, format_):
     assert text in json.loads(result.stdout)["files"][0]["error"]
 
 
+@pytest.mark.parametrize(
+    ("format_", "data"), [("ethereum", b""), ("fabric", b""), ("chainmaker", b""), ("fisco", b"[]"), ("bitcoin", b"")]
+)
+def test_a_file_with_nothing_in_it_is_not_good(ecdsa, tmp_path, format_, data):
+    path = tmp_path / "empty"
+    path.write_bytes(data)
+    result = block_app()(path, "--format", format_, "--address", ecdsa.target, "--json")
+    assert result.exit_code == 2, result.output
+    assert not json.loads(result.stdout)["ok"]
+
+
 def test_options_of_the_formats(ecdsa, shared, tmp_path):
     path = shared / "real" / "ethereum-blockchain.blocks"
     run = block_app()

@@ -282,6 +282,13 @@ def test_broken_history_files(change, offset, text):
         assert caught.value.offset == len(good) + offset
 
 
+def test_a_history_file_without_blocks_is_none():
+    consensus = record_of(b"\x65\x32") + record_of(b"\1\0", b"block") + record_of(b"\x69\x32", bytes(24))
+    for data, types in ((consensus, "0100, 6532, 6932"), (record_of(b"\x65\x32"), "6532")):
+        with pytest.raises(FormatError, match=f"no block of Ethereum, but records of types {types}"):
+            list(records(data))
+
+
 def pair(header, body):
     return b"".join(
         record_of(kind, bytes(cramjam.snappy.compress(value))) for kind, value in ((b"\3\0", header), (b"\4\0", body))
