@@ -28,7 +28,7 @@ from node_adapter.errors import FormatError
 from node_adapter.formats import _der
 from node_adapter.formats._protobuf import Span, varint
 from node_adapter.formats._signed import Record, Signed, Unsigned, Unverifiable
-from node_adapter.formats.x509 import load, point_encoding, spki
+from node_adapter.formats.x509 import load_first, point_encoding, spki
 
 __all__ = ["records"]
 
@@ -142,13 +142,13 @@ def _key(signer: bytes) -> tuple[Algorithm | None, bytes]:
         except binascii.Error as error:
             raise FormatError(pem.start(1), f"base64 of a key: {error}") from None
     elif b"-----BEGIN" in signer:
-        certificate = load(signer, "signer")[0]  # nodes read the first, whatever stands behind it
+        certificate = load_first(signer, "signer")
         return certificate.algorithm, certificate.point
     element = _der.read(der, tag=_der.SEQUENCE)
     if element.stop != len(der):
         raise FormatError(element.stop, f"{len(der) - element.stop} bytes behind the key")
     if len(element.children()) == 3:
-        certificate = load(der, "signer")[0]
+        certificate = load_first(der, "signer")
         return certificate.algorithm, certificate.point
     return spki(element)
 

@@ -25,7 +25,7 @@ from node_adapter.client import Algorithm, Hash, InputKind, LowS, Scheme, Signat
 from node_adapter.errors import FormatError
 from node_adapter.formats._protobuf import Span, varint
 from node_adapter.formats._signed import Record, Signed, Unsigned, Unverifiable
-from node_adapter.formats.x509 import load, point_encoding
+from node_adapter.formats.x509 import load_first, point_encoding
 
 __all__ = ["records"]
 
@@ -225,7 +225,7 @@ def _signed(where: str, message: bytes, signature: Span, identity: Span) -> Sign
 def _key(certificate: bytes) -> bytes | str:
     """The P-256 point of an identity's certificate, or why there is none."""
     try:
-        parsed = load(certificate, "identity")[0]  # nodes read the first, whatever stands behind it
+        parsed = load_first(certificate, "identity")
     except (FormatError, ValueError) as error:
         return f"the identity is no X.509 certificate: {error}"
     return parsed.point if parsed.algorithm is Algorithm.ECDSA_P256 else "the identity's key is not on P-256"

@@ -27,12 +27,23 @@ from node_adapter.formats._der import BIT_STRING, INTEGER, OBJECT_IDENTIFIER, SE
 from node_adapter.formats._names import Name, dotted, read_name
 from node_adapter.formats._signed import Signed, Unverifiable
 
-__all__ = ["Certificate", "Pair", "candidates", "load", "point_encoding", "question", "spki", "tbs_digests"]
+__all__ = [
+    "Certificate",
+    "Pair",
+    "candidates",
+    "load",
+    "load_first",
+    "point_encoding",
+    "question",
+    "spki",
+    "tbs_digests",
+]
 
 # RFC 7468 has one label; older tools write X509 CERTIFICATE, and OpenSSL puts what it trusts behind a TRUSTED one.
 _LABEL = rb"-----BEGIN (X509 |TRUSTED |)CERTIFICATE-----"
 _BEGIN = re.compile(_LABEL)
 _PEM = re.compile(_LABEL + rb"[ \t]*\r?\n(.*?)-----END \1CERTIFICATE-----", re.DOTALL)
+_ANY_PEM = re.compile(rb"-----BEGIN ([^\r\n]*?)-----[ \t]*\r?\n(.*?)-----END \1-----", re.DOTALL)
 _OTHERS = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,40})-----")
 
 _EC_PUBLIC_KEY = bytes.fromhex("2a8648ce3d0201")  # 1.2.840.10045.2.1
@@ -101,6 +112,24 @@ def load(data: bytes, source: str) -> list[Certificate]:
         others = sorted({match[1].decode() for match in _OTHERS.finditer(data)})
         raise FormatError(0, f"no certificate: {' and '.join(others) or 'neither PEM nor DER'}")
     return certificates
+
+
+def load_first(data: bytes, source: str) -> Certificate:
+    """The certificate in a member's identity, as nodes written in Go read it: in the first block of PEM.
+
+    Its label does not count (Fabric 1.0 wrote none), nor does what stands behind it. Raises FormatError.
+    """
+    match = _ANY_PEM.search(data)
+    if match is None:
+        return load(data, source)[0]
+    try:
+        der = base64.b64decode(b"".join(match[2].split()), validate=True)
+    except binascii.Error as error:
+        raise FormatError(match.start(2), f"base64 of a certificate: {error}") from None
+    element = read(der, tag=SEQUENCE)
+    if element.stop != len(der):
+        raise FormatError(element.stop, f"{len(der) - element.stop} bytes behind the certificate")
+    return _certificate(element, source)
 
 
 def candidates(certificates: Sequence[Certificate], *, everything: bool = False) -> list[Pair]:

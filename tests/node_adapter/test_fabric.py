@@ -218,6 +218,14 @@ def test_of_several_certificates_of_an_identity_the_first_counts(ledger):
     creator = _stored(ledger, *_first(ledger)).envelopes[0].one(1, 1, 2, 1).one(2).content
     assert len(_key(creator)) == 65
     assert _key(creator + creator) == _key(creator + b"more") == _key(creator)
+    assert _key(creator.replace(b"CERTIFICATE", b"")) == _key(creator)  # as version 1.0 wrote it
+    for spoilt, why in (
+        (creator.replace(b"\nM", b"\n!", 1), "base64 of a certificate"),
+        (creator[:-60], "a certificate begins here and does not end"),
+        (b"-----BEGIN -----\nMAAA\n-----END -----", "1 bytes behind the certificate"),
+        (b"-----BEGIN -----\nAAAA\n-----END -----", "0x30 is expected"),
+    ):
+        assert why in _key(spoilt)
 
 
 def test_an_identity_without_a_certificate_is_named():
