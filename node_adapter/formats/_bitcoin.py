@@ -79,6 +79,11 @@ class Input:
         """What is spent, serialised."""
         return self.previous + self.index.to_bytes(4, "little")
 
+    @property
+    def spends_nothing(self) -> bool:
+        """Whether it is a coinbase's, which refers to no output."""
+        return self.previous == bytes(32) and self.index == 0xFFFFFFFF
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -107,6 +112,7 @@ class Transaction:
     def read(cls, reader: Reader) -> Transaction:
         """The transaction that begins here, with or without witnesses (BIP 144)."""
         version = reader.take(4, "version")
+        marker = reader.at
         segregated = reader.data[reader.at : reader.at + 2] == b"\0\1"
         if segregated:
             reader.take(2, "marker")
@@ -126,6 +132,8 @@ class Transaction:
         witnesses = [
             [reader.string("witness") for _ in range(reader.size("witnesses"))] if segregated else [] for _ in inputs
         ]
+        if segregated and not any(witnesses):
+            raise FormatError(marker, "witnesses are announced, and no input has one")
         return cls(version, inputs, outputs, witnesses, reader.take(4, "lock time"))
 
     @property
@@ -144,7 +152,7 @@ class Transaction:
     @property
     def coinbase(self) -> bool:
         """Whether it makes new money: its input spends nothing and is not signed."""
-        return len(self.inputs) == 1 and self.inputs[0].previous == bytes(32)
+        return len(self.inputs) == 1 and self.inputs[0].spends_nothing
 
     def _all_outputs(self) -> bytes:
         return self._once("outputs", lambda: b"".join(output.serialised() for output in self.outputs))

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from node_adapter.errors import FormatError
 
-__all__ = ["BIT_STRING", "INTEGER", "OBJECT_IDENTIFIER", "SEQUENCE", "Element", "read"]
+__all__ = ["BIT_STRING", "INTEGER", "OBJECT_IDENTIFIER", "OCTET_STRING", "SEQUENCE", "SET", "Element", "read"]
 
 INTEGER = 0x02
 BIT_STRING = 0x03
+OCTET_STRING = 0x04
 OBJECT_IDENTIFIER = 0x06
 SEQUENCE = 0x30
+SET = 0x31
 
 
 @dataclass(frozen=True, slots=True)

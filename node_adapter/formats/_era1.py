@@ -19,10 +19,12 @@ _PREFIX_BYTES = 8  # type (2), length of the content (u32 little-endian), two ze
 def blocks(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """Each block's header and body, both RLP, behind the body's offset. Records of other types are passed over.
 
-    Headers come before their bodies, in the same order. Raises FormatError at the record that is wrong.
+    Headers come before their bodies, in the same order. Raises FormatError at the record that is wrong, and where
+    there is no block at all: files of the consensus chain (era) have the same records, with other content.
     """
     headers: deque[bytes] = deque()
-    at = 0
+    others: set[str] = set()
+    at = given = 0
     while at < len(data):
         start = at + _PREFIX_BYTES
         if start > len(data):
@@ -41,9 +43,14 @@ def blocks(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
             if not headers:
                 raise FormatError(at, "a body without its header")
             yield start, headers.popleft(), _uncompressed(content, start)
+            given += 1
+        else:
+            others.add(kind.hex())
         at = start + length
     if headers:
         raise FormatError(at, f"the file ends before the bodies of {len(headers)} headers")
+    if not given:
+        raise FormatError(0, f"no block of Ethereum, but records of types {', '.join(sorted(others))}")
 
 
 def _uncompressed(content: bytes, at: int) -> bytes:

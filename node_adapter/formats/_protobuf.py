@@ -64,6 +64,15 @@ class Span:
             span = values[-1] if values else Span(self.data, span.stop, span.stop)
         return span
 
+    def first(self) -> Span:
+        """The bytes of field 1 where a message begins with it, else nothing; whatever follows is not looked at."""
+        at = self.start
+        if at < self.stop and self.data[at] == 1 << 3 | _BYTES:
+            length, at = varint(self.data, at + 1, self.stop)
+            if length <= self.stop - at:
+                return Span(self.data, at, at + length)
+        return Span(self.data, self.start, self.start)
+
     def number(self, field: int) -> int:
         """The value of a varint field; an absent one is 0."""
         value = 0

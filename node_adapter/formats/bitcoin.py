@@ -4,8 +4,9 @@ A file is one block, or a node's blk*.dat (blocks each behind network magic and 
 checks: pay to public key, to its hash, multi-signature scripts, bare or by their hash, any other script, and witness
 programs of version 0, plain or nested. What an input spends is taken from blocks read before, from the same block or
 from `spent`; where none has it, a key or script that the input shows tells what it must be, except for amounts
-(witness programs) and bare keys. Taproot is signed with Schnorr's scheme and named as not verifiable. Whether a coin
-exists, is unspent and may be spent already is the node's to know.
+(witness programs) and bare keys. Rules hold from the times on at which the main net took them up. Taproot is signed
+with Schnorr's scheme and named as not verifiable. Whether a coin exists, is unspent and old enough, and whether the
+amounts add up, is the node's to know.
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from dataclasses import dataclass, replace
 
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding
 from node_adapter.errors import FormatError
-from node_adapter.formats._bitcoin import Output, Reader, Transaction, merkle_root, pushes, read_header
-from node_adapter.formats._script import Check, ScriptError, hash160, run, truth, without
+from node_adapter.formats._bitcoin import Output, Reader, Transaction, double_sha256, pushes, read_header
+from node_adapter.formats._commitments import committed, faults
+from node_adapter.formats._interpreter import run
+from node_adapter.formats._machine import MOST_VALUE_BYTES, Check, Context
+from node_adapter.formats._rules import Rules
+from node_adapter.formats._script import ScriptError, hash160, push, truth, without
 from node_adapter.formats._signed import Record, Signed, Unsigned, Unverifiable
 from node_adapter.formats._spent import read_spent
 
 __all__ = ["Spent", "read_spent", "records"]
-
-# BIP 66 came into force with block 363,725, at this time; before it OpenSSL's lax reading was the rule.
-_STRICT_FROM = 1_436_000_000
-# BIP 16: in earlier blocks a script hash is only compared, and the script behind it does not run.
-_SCRIPT_HASH_FROM = 1_333_238_400
 
 # What a node writes before each block in its files: main, test (3 and 4), signet, regtest.
 _MAGIC = {bytes.fromhex(magic) for magic in ("f9beb4d9", "0b110907", "1c163f28", "0a03cf40", "fabfb5da")}
@@ -36,21 +36,31 @@ Found = list[Signed | Unverifiable | Unsigned]
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
-    """What depends on a block's age."""
-
-    encoding: SignatureEncoding
-    script_hash: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Place:
-    """An input: its transaction, its number and its name, and the rules of its block."""
+    """An input: its transaction, its number and its name, and the rules of its block.
+
+    `stripped`: the block was written without its witnesses.
+    """
 
     transaction: Transaction
     number: int
     where: str
-    rules: _Rules
+    rules: Rules
+    stripped: bool = False
+
+    def run(self, script: bytes, stack: list[bytes]) -> list[Check]:
+        """Runs a script of this input. Raises ScriptError."""
+        transaction = self.transaction
+        context = Context(
+            int.from_bytes(transaction.version, "little"),
+            int.from_bytes(transaction.lock_time, "little"),
+            int.from_bytes(transaction.inputs[self.number].sequence, "little"),
+            self.rules.strict_der,
+            self.rules.lock_time,
+            self.rules.sequence,
+            self.rules.null_dummy,
+        )
+        return run(script, stack, context)
 
 
 class _NotKnownError(Exception):
@@ -91,37 +101,43 @@ def records(data: bytes, *, spent: Spent | None = None) -> Iterator[Record]:
 def _block(reader: Reader, prefix: str, coins: Spent) -> Iterator[Record]:
     header, count = read_header(reader)
     time = int.from_bytes(header[68:72], "little")
-    strict = SignatureEncoding.DER_STRICT if time >= _STRICT_FROM else SignatureEncoding.DER_LAX
-    rules = _Rules(strict, time >= _SCRIPT_HASH_FROM)
-    names = []
+    rules = Rules.at(time)
+    names, witness_names = [], []
     for number in range(count):
+        begin = reader.at
         transaction = Transaction.read(reader)
+        if not number:
+            first = transaction
+            # A coinbase that commits to witnesses has one itself.
+            stripped = not any(first.witnesses) and committed(first) is not None
         name = transaction.id
         names.append(name)
-        record = _record(transaction, f"{prefix}transaction {number} {name[::-1].hex()}", coins, rules)
+        witness_names.append(double_sha256(reader.data[begin : reader.at]) if any(transaction.witnesses) else name)
+        where = f"{prefix}transaction {number} {name[::-1].hex()}"
+        record = _record(transaction, where, coins, rules, first=number == 0, stripped=stripped)
         yield replace(record, stop=reader.at)
         coins.update({(name, place): output for place, output in enumerate(transaction.outputs)})
-    root = merkle_root(names)
-    if root != header[36:68]:
-        why = (
-            f"Merkle root mismatch: the transactions here have {root[::-1].hex()}, the header was mined for "
-            f"{header[36:68][::-1].hex()}: at least one transaction is not the one in the chain"
-        )
-        where = f"{prefix or 'block '}header"
-        yield Record(where, 0, (), (Unverifiable(where, why),), stop=reader.at)
+    where = f"{prefix or 'block '}header"
+    wrong = [Unverifiable(where, why) for why in faults(header[36:68], first, names, witness_names)]
+    if wrong:
+        yield Record(where, 0, (), tuple(wrong), stop=reader.at)
 
 
-def _record(transaction: Transaction, where: str, coins: Spent, rules: _Rules) -> Record:
+def _record(
+    transaction: Transaction, where: str, coins: Spent, rules: Rules, *, first: bool = False, stripped: bool = False
+) -> Record:
     found: Found = []
-    if not transaction.coinbase:
+    if not (first and transaction.coinbase):
         for number, spending in enumerate(transaction.inputs):
-            place = _Place(transaction, number, f"{where} input {number}", rules)
+            place = _Place(transaction, number, f"{where} input {number}", rules, stripped)
+            coin = coins.get((spending.previous, spending.index))
             try:
-                found += _input(place, coins.get((spending.previous, spending.index)))
+                found += _input(place, coin)
             except _NotKnownError as reason:
                 found.append(Unverifiable(place.where, str(reason)))
             except ScriptError as reason:
-                found.append(Unverifiable(place.where, f"its script fails: {reason}"))
+                guessed = "" if coin else "the output that is spent is not given; spent as it looks, "
+                found.append(Unverifiable(place.where, f"{guessed}its script fails: {reason}"))
             except _NoSignatureError as reason:
                 found.append(Unsigned(place.where, str(reason)))
     return Record.of(where, 1, found)
@@ -130,25 +146,28 @@ def _record(transaction: Transaction, where: str, coins: Spent, rules: _Rules) -
 def _input(place: _Place, coin: Output | None) -> list[Signed]:
     spending = place.transaction.inputs[place.number]
     witness = place.transaction.witnesses[place.number]
+    if spending.spends_nothing:
+        raise _NotKnownError("it spends nothing, as the first transaction of a block alone may: its coinbase")
     lock = coin.script if coin else _guess(pushes(spending.script), witness)
     if _witness_version(lock) is not None:
         if spending.script:
             raise ScriptError("a witness program is spent, but the input's script is not empty")
-        return _witness(place, lock, witness, coin)
+        return _witness(place, lock, witness, coin, nested=False)
     stack: list[bytes] = []
-    checks = run(spending.script, stack)
-    # A signature in the input's own script would sign that script.
-    if checks:
-        raise _NotKnownError("the input's own script checks signatures")
+    checks = place.run(spending.script, stack)  # a signature in the input's own script signs that script
     shown = list(stack)
-    checks = _run_to_the_end(lock, stack)
+    checks += _run_to_the_end(place, lock, stack)
     if _is_script_hash(lock) and place.rules.script_hash:
         if pushes(spending.script) is None:
             raise ScriptError("a script hash is spent, but the input's script does more than push values")
         script, stack = shown[-1], shown[:-1]
         if _witness_version(script) is not None:
-            return _witness(place, script, witness, coin)
-        checks = _run_to_the_end(script, stack)
+            if spending.script != push(script):
+                raise ScriptError("a witness program is spent, but the input's script does more than push it")
+            return _witness(place, script, witness, coin, nested=True)
+        checks = _run_to_the_end(place, script, stack)
+    if witness:
+        raise ScriptError("it has a witness, but spends no witness program")
     if not checks:
         if coin is None:
             raise _NotKnownError("the output that is spent is not given, and what is shown checks no signature")
@@ -156,13 +175,19 @@ def _input(place: _Place, coin: Output | None) -> list[Signed]:
     return _signed(place, checks, None)
 
 
-def _witness(place: _Place, program: bytes, witness: list[bytes], coin: Output | None) -> list[Signed]:
+def _witness(
+    place: _Place, program: bytes, witness: list[bytes], coin: Output | None, *, nested: bool
+) -> list[Signed]:
     """A witness program's signatures (BIP 141, 143)."""
     version, content = _witness_version(program), program[2:]
-    if version == 1 and len(content) == 32:
+    if not truth(content):
+        raise ScriptError("a witness program of zeros, which does not end in true")
+    if version == 1 and len(content) == 32 and not nested and place.rules.taproot:
         raise _NotKnownError("a Taproot input is signed with Schnorr's scheme, which no plugin verifies")
     if version:
         raise _NoSignatureError(f"witness programs of version {version} and {len(content)} bytes have no rules yet")
+    if place.stripped:
+        raise _NotKnownError("its witness is not given: the block was written without witnesses")
     if coin is None:
         raise _NotKnownError("a witness input signs the amount that it spends, and that output is not given")
     if len(content) == 20:
@@ -175,16 +200,22 @@ def _witness(place: _Place, program: bytes, witness: list[bytes], coin: Output |
         script, stack = witness[-1], list(witness[:-1])
     else:
         raise ScriptError(f"a witness program of version 0 with {len(content)} bytes; it has 20 or 32")
-    checks = _run_to_the_end(script, stack)
+    longest = max(map(len, stack), default=0)
+    if longest > MOST_VALUE_BYTES:
+        raise ScriptError(f"a witness value of {longest} bytes; at most {MOST_VALUE_BYTES} are allowed")
+    checks = _run_to_the_end(place, script, stack)
+    if len(stack) > 1:
+        raise ScriptError(f"its witness script leaves {len(stack)} values; one is expected")
     if not checks:
         raise _NoSignatureError("its witness script checks no signature")
     return _signed(place, checks, coin.amount)
 
 
-def _run_to_the_end(script: bytes, stack: list[bytes]) -> list[Check]:
-    checks = run(script, stack)
+def _run_to_the_end(place: _Place, script: bytes, stack: list[bytes]) -> list[Check]:
+    checks = place.run(script, stack)
     if not stack or not truth(stack[-1]):
-        raise ScriptError(f"it does not end in true: {script[:40].hex()}")
+        assumed = ", if its signatures are valid" if checks else ""
+        raise ScriptError(f"it does not end in true{assumed}: {script[:40].hex()}")
     return checks
 
 
@@ -196,7 +227,7 @@ def _signed(place: _Place, checks: list[Check], amount: int | None) -> list[Sign
         script = check.script
         if amount is None:
             for signature in check.signatures:
-                script = without(script, _push(signature))
+                script = without(script, push(signature))
         spare = len(check.keys) - len(check.signatures)
         for which, signature in enumerate(check.signatures):
             where = name if len(check.keys) == 1 else f"{name} signature {which}"
@@ -217,7 +248,8 @@ def _question(
     if len(key) == 65 and key[0] in (6, 7) and key[0] & 1 == key[-1] & 1:
         key = b"\4" + key[1:]  # the hybrid form of X9.62, which says y's parity besides y
     encoding = KeyEncoding.SEC1_UNCOMPRESSED if len(key) == 65 else KeyEncoding.SEC1_COMPRESSED
-    scheme = Scheme(Algorithm.ECDSA_SECP256K1, InputKind.DIGEST, place.rules.encoding, encoding)
+    form = SignatureEncoding.DER_STRICT if place.rules.strict_der else SignatureEncoding.DER_LAX
+    scheme = Scheme(Algorithm.ECDSA_SECP256K1, InputKind.DIGEST, form, encoding)
     return Signed(where, scheme, digest, signature, key, choice=choice)
 
 
@@ -251,8 +283,3 @@ def _witness_version(script: bytes) -> int | None:
 
 def _is_script_hash(script: bytes) -> bool:
     return len(script) == 23 and script[:2] == b"\xa9\x14" and script[22] == 0x87
-
-
-def _push(value: bytes) -> bytes:
-    """The shortest operation that pushes a signature."""
-    return bytes([len(value)]) + value if len(value) < 0x4C else b"\x4c" + bytes([len(value) & 0xFF]) + value

@@ -1,7 +1,8 @@
 """ChainMaker 2: every signature of a transaction, over its payload as it is serialised.
 
-A file holds a Block or a Transaction message (pb-go, common/block.proto, common/transaction.proto), or several of
-them, each behind its length as a varint; or JSON, one object a line, for nodes of other systems that sign alike:
+A file holds a Block or a Transaction message (pb-go, common/block.proto, common/transaction.proto), the BlockInfo or
+TransactionInfo that a node answers with, or several of them, each behind its length as a varint; or JSON, one object
+a line, for nodes of other systems that sign alike:
 
     {"message": "hexadecimal", "signature": "hexadecimal, DER", "signer": "PEM or hexadecimal DER"}
 
@@ -26,8 +27,8 @@ from node_adapter.client import Algorithm, Hash, InputKind, Scheme, SignatureEnc
 from node_adapter.errors import FormatError
 from node_adapter.formats import _der
 from node_adapter.formats._protobuf import Span, varint
-from node_adapter.formats._signed import Record, Signed, Unverifiable
-from node_adapter.formats.x509 import load, point_encoding, spki
+from node_adapter.formats._signed import Record, Signed, Unsigned, Unverifiable
+from node_adapter.formats.x509 import load_first, point_encoding, spki
 
 __all__ = ["records"]
 
@@ -40,7 +41,7 @@ _HASHES = {
     Algorithm.ECDSA_SECP256K1: Hash.SHA256,
 }
 
-Found = Iterator[Signed | Unverifiable]
+Found = Iterator[Signed | Unverifiable | Unsigned]
 
 
 def records(data: bytes, *, chain_id: str | None = None) -> Iterator[Record]:
@@ -66,18 +67,21 @@ def records(data: bytes, *, chain_id: str | None = None) -> Iterator[Record]:
 
 
 def _message(message: Span, number: int, chain_id: str | None) -> Record:
-    message.only(1, 2, 3, 4, 5)
     head = message.one(1)
+    if _is_message(head.first()):
+        message, head = head, head.first()  # a node's answer: what was asked for, and more about it
+    message.only(1, 2, 3, 4, 5)
     if not head:
         raise FormatError(message.start, "neither a header nor a payload: this is no Block and no Transaction")
     if head.is_bytes(1):  # a payload begins with the chain's name, a header with a version
-        return Record.of(f"transaction {number}", 1, _transaction(message, f"transaction {number}", chain_id))
-    name = f"block {head.number(4)}"
+        return Record.of(f"transaction {number}", 1, _transaction(message, f"transaction {number}", chain_id, False))
+    height = head.number(4)
+    name = f"block {height}"
     transactions = message.all(3)
     found = [
         item
         for place, tx in enumerate(transactions)
-        for item in _transaction(tx, f"{name} transaction {place}", chain_id)
+        for item in _transaction(tx, f"{name} transaction {place}", chain_id, height == 0)
     ]
     if head.number(8) != len(transactions):
         why = f"the header counts {head.number(8)} transactions; {len(transactions)} are here"
@@ -85,13 +89,23 @@ def _message(message: Span, number: int, chain_id: str | None) -> Record:
     return Record.of(name, len(transactions), found)
 
 
-def _transaction(transaction: Span, where: str, chain_id: str | None) -> Found:
+def _is_message(span: Span) -> bool:
+    """Whether these bytes are a message of the kinds above and not a chain's name: those begin with small tags."""
+    return bool(span) and span.data[span.start] < 0x20
+
+
+def _transaction(transaction: Span, where: str, chain_id: str | None, genesis: bool) -> Found:
     payload = transaction.one(1).content
     chain = transaction.one(1, 1)
     if chain_id is not None and chain.content != chain_id.encode():
         told = chain.content.decode(errors="replace")
         yield Unverifiable(where, f"signed for chain {told!r} at byte {chain.start}, not for {chain_id!r}")
         return
+    if not transaction.one(2):
+        if genesis:
+            yield Unsigned(where, "a chain's first configuration, which nodes are given and nobody signs")
+        else:
+            yield Unverifiable(where, "nobody sent it: its sender is missing")
     for name, entries in (("sender", 2), ("endorser", 3), ("payer", 5)):
         for place, entry in enumerate(transaction.all(entries)):
             suffix = f" {place}" if name == "endorser" else ""
@@ -128,13 +142,13 @@ def _key(signer: bytes) -> tuple[Algorithm | None, bytes]:
         except binascii.Error as error:
             raise FormatError(pem.start(1), f"base64 of a key: {error}") from None
     elif b"-----BEGIN" in signer:
-        (certificate,) = load(signer, "signer")
+        certificate = load_first(signer, "signer")
         return certificate.algorithm, certificate.point
     element = _der.read(der, tag=_der.SEQUENCE)
     if element.stop != len(der):
         raise FormatError(element.stop, f"{len(der) - element.stop} bytes behind the key")
     if len(element.children()) == 3:
-        (certificate,) = load(der, "signer")
+        certificate = load_first(der, "signer")
         return certificate.algorithm, certificate.point
     return spki(element)
 

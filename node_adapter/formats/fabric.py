@@ -24,8 +24,8 @@ from functools import lru_cache
 from node_adapter.client import Algorithm, Hash, InputKind, LowS, Scheme, SignatureEncoding
 from node_adapter.errors import FormatError
 from node_adapter.formats._protobuf import Span, varint
-from node_adapter.formats._signed import Record, Signed, Unverifiable
-from node_adapter.formats.x509 import load, point_encoding
+from node_adapter.formats._signed import Record, Signed, Unsigned, Unverifiable
+from node_adapter.formats.x509 import load_first, point_encoding
 
 __all__ = ["records"]
 
@@ -38,7 +38,7 @@ _TYPES = {
 }
 _METADATA = ("signatures", "last configuration")  # the first metadata items; later ones are not signed
 
-Found = Iterator[Signed | Unverifiable]
+Found = Iterator[Signed | Unverifiable | Unsigned]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,13 @@ def _list(data: bytes, at: int, end: int) -> tuple[list[Span], int]:
 
 
 def _record(block: _Block, before: _Block | None = None, channel: str | None = None) -> Record:
-    found: list[Signed | Unverifiable] = []
+    found: list[Signed | Unverifiable | Unsigned] = []
     for place, envelope in enumerate(block.envelopes):
-        found += _envelope(envelope, f"block {block.number} transaction {place}", channel)
+        where = f"block {block.number} transaction {place}"
+        if not block.number and _is_given(envelope):
+            found.append(Unsigned(where, "a channel's first configuration, which nodes are given and nobody signs"))
+        else:
+            found += _envelope(envelope, where, channel)
     found += _orderers(block)
     found += _hashes(block, before)
     return Record.of(f"block {block.number}", len(block.envelopes), found)
@@ -135,6 +139,12 @@ def _hashes(block: _Block, before: _Block | None) -> Iterator[Unverifiable]:
             told = block.previous_hash.content.hex() or "nothing"
             why = f"previous hash mismatch: the block before has {previous.hex()}, the header names {told}"
             yield Unverifiable(where, why)
+
+
+def _is_given(envelope: Span) -> bool:
+    """Whether an envelope is a configuration by nobody, as configtxgen writes it into a channel's first block."""
+    payload = envelope.one(1)
+    return payload.one(1, 1).number(1) == _CONFIG and not envelope.one(2) and not payload.one(1, 2, 1)
 
 
 def _envelope(envelope: Span, where: str, channel: str | None = None) -> Found:
@@ -215,7 +225,7 @@ def _signed(where: str, message: bytes, signature: Span, identity: Span) -> Sign
 def _key(certificate: bytes) -> bytes | str:
     """The P-256 point of an identity's certificate, or why there is none."""
     try:
-        (parsed,) = load(certificate, "identity")
+        parsed = load_first(certificate, "identity")
     except (FormatError, ValueError) as error:
         return f"the identity is no X.509 certificate: {error}"
     return parsed.point if parsed.algorithm is Algorithm.ECDSA_P256 else "the identity's key is not on P-256"

@@ -1,9 +1,9 @@
-"""FISCO BCOS 3: transactions and blocks as its JSON-RPC gives them (bcos-rpc, toJsonResp).
+"""FISCO BCOS 3 and 2: transactions and blocks as their JSON-RPC gives them (bcos-rpc, toJsonResp).
 
 What is signed is the transaction's hash, over its fields as the node serialises them (bcos-tars-protocol,
 TarsHashable.h): SM3 and SM2 on chains with national algorithms, where the hash is the message and the signature is
 r || s || key; Keccak-256 and recovery on others. The hash is computed again here, so that it is the fields which are
-verified, and the signer must be the `from` that is given.
+verified, and the signer must be the `from` that is given. Version 2 hashes RLP instead: _fisco2.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import enum
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from Cryptodome.Hash import keccak
@@ -20,6 +21,7 @@ from gmssl import func, sm3
 
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding
 from node_adapter.errors import FormatError
+from node_adapter.formats._fisco2 import is_second, signed_hashes
 from node_adapter.formats._signed import Record, Signed, Unverifiable
 
 __all__ = ["Crypto", "records", "transaction_hash"]
@@ -36,7 +38,7 @@ class Crypto(enum.StrEnum):
 
 
 def records(data: bytes, *, crypto: Crypto = Crypto.sm2, chain_id: str | None = None) -> Iterator[Record]:
-    """The blocks of a file: a block, a transaction, a list of either, or a JSON-RPC answer that holds one.
+    """The blocks of a file: a block, a transaction, a list of either, or a JSON-RPC answer (or several) with them.
 
     With `chain_id`, transactions of another chain are not verifiable. Raises FormatError at the byte where the file
     stops being JSON, or at 0 where it holds something else.
@@ -48,9 +50,8 @@ def records(data: bytes, *, crypto: Crypto = Crypto.sm2, chain_id: str | None = 
         raise FormatError(error.start, f"not UTF-8: {error.reason}") from None
     except json.JSONDecodeError as error:
         raise FormatError(len(text[: error.pos].encode()), f"not JSON: {error.msg}") from None
-    if isinstance(found, dict) and "result" in found:
-        found = found["result"]
-    entries = found if isinstance(found, list) else [found]
+    found = _result(found)
+    entries = [_result(entry) for entry in found] if isinstance(found, list) else [found]
     loose = []
     for place, entry in enumerate(entries):
         if not isinstance(entry, dict):
@@ -61,6 +62,11 @@ def records(data: bytes, *, crypto: Crypto = Crypto.sm2, chain_id: str | None = 
             loose.append(entry)
     if loose:
         yield _record("transactions", loose, crypto, chain_id)
+
+
+def _result(found: Any) -> Any:
+    """What a JSON-RPC answer holds, or the same where it is none."""
+    return found["result"] if isinstance(found, dict) and "result" in found else found
 
 
 def transaction_hash(transaction: Mapping[str, Any], nonce: bytes, crypto: Crypto) -> bytes:
@@ -103,27 +109,41 @@ def _transaction(transaction: Any, where: str, crypto: Crypto, chain_id: str | N
         return Unverifiable(where, "only its hash is given: ask the node for whole transactions")
     if transaction.get("type") == 1:
         return Unverifiable(where, "an Ethereum transaction in the chain's own (type 1): what it signs is not given")
+    read = _second if is_second(transaction) else _third
     try:
-        signature, told = _unhex(transaction["signature"]), _unhex(transaction["hash"])
-        sender = _unhex(transaction["from"])
-        # Nodes of different versions write the nonce's bytes as they are, or in hexadecimal.
-        hashes = {transaction_hash(transaction, nonce, crypto) for nonce in _nonces(transaction["nonce"])}
+        told, sender = _unhex(transaction["hash"]), _unhex(transaction["from"])
+        chain, signature, hashes = read(transaction, crypto)
+        if chain_id is not None and chain != chain_id:
+            return Unverifiable(where, f"signed for chain {chain!r}, not for {chain_id!r}")
+        if told not in hashes:
+            other = Crypto.sm2 if crypto is Crypto.secp256k1 else Crypto.secp256k1
+            if told in read(transaction, other)[2]:
+                return Unverifiable(where, f"its hash is that of a chain with {other}, not {crypto}")
+            return Unverifiable(where, "its hash is not that of its fields")
     except KeyError as error:
         return Unverifiable(where, f"{error.args[0]} is missing")
     except (AttributeError, OverflowError, TypeError, ValueError) as error:
         return Unverifiable(where, f"a field is not what it must be: {error}")
-    if chain_id is not None and transaction["chainID"] != chain_id:
-        return Unverifiable(where, f"signed for chain {transaction['chainID']!r}, not for {chain_id!r}")
-    if told not in hashes:
-        other = Crypto.sm2 if crypto is Crypto.secp256k1 else Crypto.secp256k1
-        if told in {transaction_hash(transaction, nonce, other) for nonce in _nonces(transaction["nonce"])}:
-            return Unverifiable(where, f"its hash is that of a chain with {other}, not {crypto}")
-        return Unverifiable(where, "its hash is not that of its fields")
     if crypto is Crypto.secp256k1:
-        return Signed(where, _SECP256K1, told, signature, recover=True, signer=sender)
+        return Signed(where, _SECP256K1, hashes[told], signature, recover=True, signer=sender)
     if len(signature) == 128 and _hash(signature[64:], crypto)[-20:] != sender:
         return Unverifiable(where, "it is signed by another than the sender")
-    return Signed(where, _SM2, told, signature)
+    return Signed(where, _SM2, hashes[told], signature)
+
+
+def _third(transaction: Mapping[str, Any], crypto: Crypto) -> tuple[str, bytes, dict[bytes, bytes]]:
+    """Chain, signature, and what is signed by the name that the transaction then has."""
+    # Nodes of different versions write the nonce's bytes as they are, or in hexadecimal.
+    hashes = [transaction_hash(transaction, nonce, crypto) for nonce in _nonces(transaction["nonce"])]
+    return transaction["chainID"], _unhex(transaction["signature"]), {hashed: hashed for hashed in hashes}
+
+
+def _second(transaction: Mapping[str, Any], crypto: Crypto) -> tuple[str, bytes, dict[bytes, bytes]]:
+    """The same of a transaction of version 2."""
+    signature = _unhex(transaction["signature"]["signature"])
+    chain = transaction["chainId"]
+    told = str(int(chain, 0)) if isinstance(chain, str) else str(chain)
+    return told, signature, signed_hashes(transaction, signature, partial(_hash, crypto=crypto))
 
 
 def _nonces(nonce: str) -> list[bytes]:

@@ -1,6 +1,7 @@
-"""X.509 certificates signed with SM2 and SM3 (GM/T 0015) or with ECDSA P-256 and SHA-256 (RFC 5280, 5758).
+"""X.509 certificates signed with SM2 and SM3 (GM/T 0015) or with ECDSA and SHA-256 (RFC 5280, 5758).
 
-`cryptography` takes certificates apart; it does not know SM2 keys, so the subject's key is read here.
+What is read of a certificate: its names, its key and its signature. Whether it is valid now, and for what, is for
+others to decide: odd serial numbers, dates, extensions and names of any kind of string are no fault here.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import binascii
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from cryptography import x509
 
 from node_adapter.client import (
     Algorithm,
@@ -23,7 +22,9 @@ from node_adapter.client import (
     VerifierClient,
 )
 from node_adapter.errors import FormatError
-from node_adapter.formats._der import BIT_STRING, OBJECT_IDENTIFIER, SEQUENCE, Element, read
+from node_adapter.formats._curves import curve_of, named_curve
+from node_adapter.formats._der import BIT_STRING, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, Element, read
+from node_adapter.formats._names import Name, dotted, read_name
 from node_adapter.formats._signed import Signed, Unverifiable
 
 __all__ = [
@@ -31,32 +32,26 @@ __all__ = [
     "Pair",
     "candidates",
     "load",
-    "name_text",
+    "load_first",
     "point_encoding",
     "question",
     "spki",
     "tbs_digests",
 ]
 
-_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[ \t]*\r?\n(.*?)-----END CERTIFICATE-----", re.DOTALL)
-_BEGIN = b"-----BEGIN CERTIFICATE-----"
+# RFC 7468 has one label; older tools write X509 CERTIFICATE, and OpenSSL puts what it trusts behind a TRUSTED one.
+_LABEL = rb"-----BEGIN (X509 |TRUSTED |)CERTIFICATE-----"
+_BEGIN = re.compile(_LABEL)
+_PEM = re.compile(_LABEL + rb"[ \t]*\r?\n(.*?)-----END \1CERTIFICATE-----", re.DOTALL)
+_ANY_PEM = re.compile(rb"-----BEGIN ([^\r\n]*?)-----[ \t]*\r?\n(.*?)-----END \1-----", re.DOTALL)
+_OTHERS = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,40})-----")
 
 _EC_PUBLIC_KEY = bytes.fromhex("2a8648ce3d0201")  # 1.2.840.10045.2.1
-_CURVES = {
-    bytes.fromhex("2a811ccf5501822d"): Algorithm.SM2,  # 1.2.156.10197.1.301
-    bytes.fromhex("2a8648ce3d030107"): Algorithm.ECDSA_P256,  # 1.2.840.10045.3.1.7
-    bytes.fromhex("2b8104000a"): Algorithm.ECDSA_SECP256K1,  # 1.3.132.0.10
-}
-_SIGNATURES = {
-    "1.2.156.10197.1.501": (Algorithm.SM2, Hash.UNSPECIFIED),
-    "1.2.840.10045.4.3.2": (Algorithm.ECDSA_P256, Hash.SHA256),
-}
+_VERSION, _KEY_FIELD = 0xA0, 5  # the version's tag; the key's place behind it
+_SM2_WITH_SM3 = "1.2.156.10197.1.501"
+_ECDSA_WITH_SHA256 = "1.2.840.10045.4.3.2"  # the curve is that of the key
+_ECDSA = (Algorithm.ECDSA_P256, Algorithm.ECDSA_SECP256K1)
 _POINTS = {65: KeyEncoding.SEC1_UNCOMPRESSED, 33: KeyEncoding.SEC1_COMPRESSED}
-
-
-def name_text(name: x509.Name) -> str:
-    """A name in words (RFC 4514)."""
-    return name.rfc4514_string({x509.NameOID.EMAIL_ADDRESS: "E"}) or "(no name)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +59,8 @@ class Certificate:
     """One certificate. `algorithm` is its key's, None where no plugin knows it; `point` its key as SEC 1 has it."""
 
     source: str
-    subject: x509.Name
-    issuer: x509.Name
+    subject: Name
+    issuer: Name
     tbs: bytes
     signature_oid: str
     signature: bytes
@@ -76,7 +71,7 @@ class Certificate:
     @property
     def name(self) -> str:
         """The subject in words."""
-        return name_text(self.subject)
+        return self.subject.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +91,45 @@ def load(data: bytes, source: str) -> list[Certificate]:
         element = read(data, 0, tag=SEQUENCE)
         if element.stop != len(data):
             raise FormatError(element.stop, f"{len(data) - element.stop} bytes behind the certificate")
-        return [_certificate(data, 0, source)]
+        return [_certificate(element, source)]
     certificates: list[Certificate] = []
     for match in _PEM.finditer(data):
         try:
-            der = base64.b64decode(b"".join(match[1].split()), validate=True)
+            der = base64.b64decode(b"".join(match[2].split()), validate=True)
         except binascii.Error as error:
-            raise FormatError(match.start(1), f"base64 of a certificate: {error}") from None
-        certificates.append(_certificate(der, match.start(), f"{source}:{len(certificates) + 1}"))
-    if len(certificates) != data.count(_BEGIN):
-        raise FormatError(data.rfind(_BEGIN), "a certificate begins here and does not end")
+            raise FormatError(match.start(2), f"base64 of a certificate: {error}") from None
+        try:
+            certificate = read(der, tag=SEQUENCE)
+            if match[1] != b"TRUSTED " and certificate.stop != len(der):
+                raise FormatError(certificate.stop, f"{len(der) - certificate.stop} bytes behind it")
+            certificates.append(_certificate(certificate, f"{source}:{len(certificates) + 1}"))
+        except FormatError as error:
+            raise FormatError(match.start(), f"certificate, in its DER {error}") from None
+    begun = [match.start() for match in _BEGIN.finditer(data)]
+    if len(certificates) != len(begun):
+        raise FormatError(begun[-1], "a certificate begins here and does not end")
     if not certificates:
-        raise FormatError(0, "no certificate: neither PEM nor DER")
+        others = sorted({match[1].decode() for match in _OTHERS.finditer(data)})
+        raise FormatError(0, f"no certificate: {' and '.join(others) or 'neither PEM nor DER'}")
     return certificates
+
+
+def load_first(data: bytes, source: str) -> Certificate:
+    """The certificate in a member's identity, as nodes written in Go read it: in the first block of PEM.
+
+    Its label does not count (Fabric 1.0 wrote none), nor does what stands behind it. Raises FormatError.
+    """
+    match = _ANY_PEM.search(data)
+    if match is None:
+        return load(data, source)[0]
+    try:
+        der = base64.b64decode(b"".join(match[2].split()), validate=True)
+    except binascii.Error as error:
+        raise FormatError(match.start(2), f"base64 of a certificate: {error}") from None
+    element = read(der, tag=SEQUENCE)
+    if element.stop != len(der):
+        raise FormatError(element.stop, f"{len(der) - element.stop} bytes behind the certificate")
+    return _certificate(element, source)
 
 
 def candidates(certificates: Sequence[Certificate], *, everything: bool = False) -> list[Pair]:
@@ -129,15 +150,17 @@ def question(
     `digest` is SM3 over the subject's TBS, for SM2 signatures without ZA; None: with ZA and `user_id`.
     """
     where = f"{issuer.source} -> {subject.source}"
-    known = _SIGNATURES.get(subject.signature_oid)
-    if known is None:
-        return Unverifiable(
-            where, f"signature algorithm {subject.signature_oid} is not SM2 or ECDSA P-256 with SHA-256"
-        )
-    algorithm, hash_ = known
-    if issuer.algorithm is not algorithm:
-        key = issuer.algorithm.name if issuer.algorithm else "another"
-        return Unverifiable(where, f"signed with {algorithm.name}, but the issuer's key is {key}")
+    if subject.signature_oid == _SM2_WITH_SM3:
+        fitting, algorithm = issuer.algorithm is Algorithm.SM2, Algorithm.SM2
+    elif subject.signature_oid == _ECDSA_WITH_SHA256:
+        fitting = issuer.algorithm in _ECDSA
+        algorithm = issuer.algorithm if issuer.algorithm and fitting else Algorithm.ECDSA_P256
+    else:
+        why = f"signature algorithm {subject.signature_oid} is not SM2 with SM3 or ECDSA with SHA-256"
+        return Unverifiable(where, why)
+    if not fitting:
+        key = issuer.algorithm.name if issuer.algorithm else "on a curve, or of a kind, that no plugin has"
+        return Unverifiable(where, f"signed with {algorithm.name.split('_')[0]}, but the issuer's key is {key}")
     encoding = point_encoding(issuer.point)
     if encoding is None:
         return Unverifiable(where, f"the issuer's key is a point of {len(issuer.point)} bytes")
@@ -147,7 +170,7 @@ def question(
         InputKind.DIGEST if by_digest else InputKind.MESSAGE,
         SignatureEncoding.DER_STRICT,
         encoding,
-        hash=hash_,
+        hash=Hash.UNSPECIFIED if algorithm is Algorithm.SM2 else Hash.SHA256,
         sm2_user_id=user_id if algorithm is Algorithm.SM2 and not by_digest else None,
     )
     return Signed(where, scheme, digest if by_digest and digest else subject.tbs, subject.signature, issuer.point)
@@ -163,27 +186,43 @@ def tbs_digests(client: VerifierClient, certificates: Iterable[Certificate]) -> 
     return [row.tobytes() for row in client.digest(Hash.SM3, [c.tbs for c in certificates]).digests]
 
 
-def _certificate(der: bytes, offset: int, source: str) -> Certificate:
-    try:
-        parsed = x509.load_der_x509_certificate(der)
-        subject, issuer = parsed.subject, parsed.issuer
-        signature, oid = parsed.signature, parsed.signature_algorithm_oid.dotted_string
-    except ValueError as error:
-        raise FormatError(offset, f"certificate: {error}") from None
-    try:
-        algorithm, point = _key(parsed.tbs_certificate_bytes)
-    except FormatError as error:
-        raise FormatError(offset, f"certificate, in its TBS {error}") from None
-    return Certificate(source, subject, issuer, parsed.tbs_certificate_bytes, oid, signature, algorithm, point, der)
+def _certificate(certificate: Element, source: str) -> Certificate:
+    """Takes a certificate apart. Raises FormatError at the element that is wrong."""
+    parts = certificate.children()
+    if [part.tag for part in parts] != [SEQUENCE, SEQUENCE, BIT_STRING]:
+        raise FormatError(certificate.at, "no certificate: its body, an algorithm and a signature are expected")
+    tbs, outer, signature = parts
+    fields = tbs.children()
+    if fields and fields[0].tag == _VERSION:
+        del fields[0]
+    if [field.tag for field in fields[: _KEY_FIELD + 1]] != [INTEGER, *[SEQUENCE] * _KEY_FIELD]:
+        why = "no certificate: a number, an algorithm, the issuer, dates, the subject and its key are expected"
+        raise FormatError(tbs.at, why)
+    inner, issuer, subject, key = fields[1], fields[2], fields[4], fields[_KEY_FIELD]
+    if inner.content != outer.content:
+        raise FormatError(outer.at, "the signature's algorithm is not the one that is signed")
+    if signature.content[:1] != b"\0":
+        raise FormatError(signature.at, "the signature does not end with a whole byte")
+    algorithm, point = spki(key)
+    return Certificate(
+        source,
+        read_name(subject),
+        read_name(issuer),
+        tbs.data[tbs.at : tbs.stop],
+        dotted(_identifier(outer)),
+        signature.content[1:],
+        algorithm,
+        point,
+        certificate.data[certificate.at : certificate.stop],
+    )
 
 
-def _key(tbs: bytes) -> tuple[Algorithm | None, bytes]:
-    """The subject's key in a TBSCertificate: version [0], serial, algorithm, issuer, validity, subject, key."""
-    fields = read(tbs, tag=SEQUENCE).children()
-    place = 6 if fields[0].tag == 0xA0 else 5
-    if len(fields) <= place:
-        raise FormatError(0, "the subject's key is missing")
-    return spki(fields[place])
+def _identifier(algorithm: Element) -> bytes:
+    """The object identifier that an AlgorithmIdentifier begins with."""
+    parts = algorithm.children()
+    if not parts or parts[0].tag != OBJECT_IDENTIFIER:
+        raise FormatError(algorithm.at, "an algorithm's object identifier is expected")
+    return parts[0].content
 
 
 def spki(element: Element) -> tuple[Algorithm | None, bytes]:
@@ -191,9 +230,8 @@ def spki(element: Element) -> tuple[Algorithm | None, bytes]:
     parts = element.children()
     if element.tag != SEQUENCE or len(parts) != 2 or parts[1].tag != BIT_STRING or parts[1].content[:1] != b"\0":
         raise FormatError(element.at, "not a SubjectPublicKeyInfo")
-    identifiers = [part.content for part in parts[0].children() if part.tag == OBJECT_IDENTIFIER]
+    kind, *parameters = parts[0].children() or [parts[0]]
     point = parts[1].content[1:]
-    if identifiers and identifiers[0] == _EC_PUBLIC_KEY:
-        return (_CURVES.get(identifiers[1]) if len(identifiers) > 1 else None), point
-    # Tongsuo and others name the curve where the key's type belongs.
-    return (_CURVES.get(identifiers[0]) if identifiers else None), point
+    if kind.content == _EC_PUBLIC_KEY:
+        return (curve_of(parameters[0]) if parameters else None), point
+    return named_curve(kind.content), point  # Tongsuo and others name the curve where the key's type belongs

@@ -3,7 +3,7 @@
 from coincurve import PrivateKey
 
 from node_adapter.formats import settle, verify_signed
-from node_adapter.formats._bitcoin import Input, Output, Transaction, compact, merkle_root
+from node_adapter.formats._bitcoin import Input, Output, Transaction, compact, double_sha256, merkle_root
 from node_adapter.formats._script import hash160
 from node_adapter.formats.bitcoin import records
 
@@ -50,9 +50,19 @@ def serialised(tx):
     return tx.version + b"\0\1" + body + witness + tx.lock_time
 
 
-def block(*transactions, time=1_500_000_000, root=None):
+def block(*transactions, time=1_500_000_000, root=None, commitment=True):
+    """A block of these behind a coinbase, which commits to their witnesses where they have any."""
+    witnessed = commitment and any(any(tx.witnesses) for tx in transactions)
+    outputs = [Output(1, b"")]
+    if witnessed:
+        tree = merkle_root([bytes(32), *(double_sha256(serialised(tx)) for tx in transactions)])
+        outputs.append(Output(0, bytes.fromhex("6a24aa21a9ed") + double_sha256(tree + bytes(32))))
     coinbase = Transaction(
-        b"\1\0\0\0", [Input(bytes(32), 0xFFFFFFFF, b"\1\2\3", bytes(4))], [Output(1, b"")], [[]], bytes(4)
+        b"\1\0\0\0",
+        [Input(bytes(32), 0xFFFFFFFF, b"\1\2\3", bytes(4))],
+        outputs,
+        [[bytes(32)] if witnessed else []],
+        bytes(4),
     )
     every = [coinbase, *transactions]
     root = merkle_root([tx.id for tx in every]) if root is None else root

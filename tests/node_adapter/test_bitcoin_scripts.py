@@ -6,22 +6,16 @@ import pytest
 from _bitcoin_blocks import KEYS, PUBLIC, SPENT, block, push, signed_with, transaction, verdicts, with_script
 
 from node_adapter.formats._bitcoin import Output, double_sha256, pushes
-from node_adapter.formats._script import hash160, run, without
+from node_adapter.formats._interpreter import run
+from node_adapter.formats._machine import Context
+from node_adapter.formats._script import hash160, without
 from node_adapter.formats.bitcoin import records
 from verifier.model import Code
 
 
 def test_scripts_of_any_other_kind(client):
     digest = hashlib.sha256(b"secret").digest()
-    lock = (
-        b"\x63\xa8"
-        + push(digest)
-        + b"\x88"
-        + push(PUBLIC[0])
-        + b"\x67\x03\1\2\3\xb1\x75"
-        + push(PUBLIC[1])
-        + b"\x68\xac"
-    )
+    lock = b"\x63\xa8" + push(digest) + b"\x88" + push(PUBLIC[0]) + b"\x67\0\xb1\x75" + push(PUBLIC[1]) + b"\x68\xac"
     for key, shape in ((0, lambda s: push(s, b"secret") + b"\x51"), (1, lambda s: push(s) + b"\0")):
         data, spent = signed_with(lock, shape, key=key)
         assert verdicts(client, data, spent=spent) == ([Code.VALID], [])
@@ -88,7 +82,7 @@ def test_what_is_left_of_a_script():
 )
 def test_operations_of_scripts(script, left):
     stack = []
-    assert run(script, stack) == []
+    assert run(script, stack, Context()) == []
     assert stack == left
 
 

@@ -1,6 +1,7 @@
 import datetime
 import json
 import re
+from dataclasses import replace
 
 import _ecdsa
 import _sm2
@@ -133,6 +134,24 @@ def test_transactions_alone_and_several_messages_in_a_file():
     with pytest.raises(FormatError, match=r"a message of \d+ bytes, but \d+ are left") as caught:
         next(found)
     assert caught.value.offset == len(varint(len(one))) + len(one)
+
+
+def test_what_nodes_answer_with():
+    inner = block(transaction())
+    sets = field(2, field(1, b"id"))
+    for info in (field(1, inner), field(1, inner) + sets):
+        assert list(records(info)) == [replace(record, stop=len(info)) for record in records(inner)]
+    info = field(1, transaction()) + number(2, 9) + field(3, b"h" * 32) + number(4, 1) + number(5, 7)
+    assert list(verdicts(info)[0].values()) == [Code.VALID] * 4
+
+
+def test_transactions_by_nobody():
+    alone = field(1, payload())
+    assert verdicts(alone)[1] == ["nobody sent it: its sender is missing"]
+    assert verdicts(block(alone))[1] == ["nobody sent it: its sender is missing"]
+    (record,) = records(block(alone, height=0))
+    assert (record.signed, record.unverifiable) == ((), ())
+    assert "first configuration" in record.unsigned[0].why
 
 
 @pytest.mark.parametrize(

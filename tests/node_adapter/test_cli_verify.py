@@ -1,11 +1,13 @@
 """`verifier verify` against a daemon that verifies with Python integers."""
 
+import gzip
 import json
 
 import _ecdsa
 import _sm2
 import pytest
 import typer
+from _bitcoin_blocks import block
 from gmssl import func, sm3
 from typer.testing import CliRunner
 
@@ -219,7 +221,9 @@ def test_what_nobody_signs_is_shown_and_no_fault(ecdsa, tmp_path):
     spent = tmp_path / "spent"
     name = bytes(range(32))
     transaction = b"\1\0\0\0\1" + name[::-1] + bytes(5) + bytes(4) + b"\1" + bytes(8) + b"\1\x51" + bytes(4)
-    path.write_bytes(bytes(36) + double_sha256(transaction) + bytes(12) + b"\1" + transaction)
+    coinbase = b"\1\0\0\0\1" + bytes(32) + b"\xff" * 4 + bytes(5) + b"\1" + bytes(9) + bytes(4)
+    root = double_sha256(double_sha256(coinbase) + double_sha256(transaction))
+    path.write_bytes(bytes(36) + root + bytes(12) + b"\2" + coinbase + transaction)
     spent.write_text(f"{name.hex()}:0 1 51\n")
     run = block_app()
     arguments = (path, "--format", "bitcoin", "--address", ecdsa.target, "--spent", spent)
@@ -228,7 +232,56 @@ def test_what_nobody_signs_is_shown_and_no_fault(ecdsa, tmp_path):
     assert "  input 0: unsigned: its script checks no signature" in result.output
     assert "0 not verifiable; 1 unsigned" in result.output
     (file,) = json.loads(run(*arguments, "--json").stdout)["files"]
-    assert file["records"][0]["unsigned"][0]["why"] == "its script checks no signature"
+    assert file["records"][1]["unsigned"][0]["why"] == "its script checks no signature"
+
+
+def test_a_nodes_files_are_read_through_the_key_beside_them(ecdsa, tmp_path):
+    data = bytes.fromhex("f9beb4d9") + len(block()).to_bytes(4, "little") + block() + bytes(50)
+    key = bytes(range(3, 11))
+    hidden = bytes(byte ^ key[place % 8] for place, byte in enumerate(data))
+    run = block_app()
+    for name, content, beside, good in (
+        ("blk00001.dat", hidden, key, True),
+        ("blk00001.dat", data, bytes(8), True),
+        ("blk00001.dat", data, b"", True),
+        ("blk00001.dat", hidden, None, False),
+        ("other.dat", hidden, key, False),
+    ):
+        folder = tmp_path / f"{name}-{beside}"
+        folder.mkdir()
+        (folder / name).write_bytes(content)
+        if beside is not None:
+            (folder / "xor.dat").write_bytes(beside)
+        result = run(folder / name, "--format", "bitcoin", "--address", ecdsa.target)
+        assert (result.exit_code == 0) == good, result.output
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda data: data.hex().encode() + b"\n", "hexadecimal text, which `xxd -r -p` turns into bytes"),
+        (lambda data: b"0x" + data.hex().encode(), "hexadecimal text"),
+        (gzip.compress, "compressed with gzip"),
+    ],
+)
+@pytest.mark.parametrize("format_", ["bitcoin", "ethereum"])
+def test_files_of_another_form_are_told(ecdsa, tmp_path, make, text, format_):
+    path = tmp_path / "block"
+    path.write_bytes(make(block()))
+    result = block_app()(path, "--format", format_, "--address", ecdsa.target, "--json")
+    assert result.exit_code == 2
+    assert text in json.loads(result.stdout)["files"][0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "data"), [("ethereum", b""), ("fabric", b""), ("chainmaker", b""), ("fisco", b"[]"), ("bitcoin", b"")]
+)
+def test_a_file_with_nothing_in_it_is_not_good(ecdsa, tmp_path, format_, data):
+    path = tmp_path / "empty"
+    path.write_bytes(data)
+    result = block_app()(path, "--format", format_, "--address", ecdsa.target, "--json")
+    assert result.exit_code == 2, result.output
+    assert not json.loads(result.stdout)["ok"]
 
 
 def test_options_of_the_formats(ecdsa, shared, tmp_path):

@@ -36,15 +36,15 @@ def sign(message):
     return [raw[64], int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big")]
 
 
-def parts(*transactions, number=5):
+def parts(*transactions, number=5, more=()):
     """A header that holds the root over these transactions, and the body."""
     raw = [rlp(t) if isinstance(t, list) else t for t in transactions]
-    header = [*[bytes(32)] * 4, transactions_root(raw), *[bytes(32)] * 3, number, 0, 0, 0, b""]
+    header = [*[bytes(32)] * 4, transactions_root(raw), *[bytes(32)] * 3, number, 0, 0, 0, b"", *more]
     return header, [list(transactions), []]
 
 
-def block(*transactions, number=5):
-    header, body = parts(*transactions, number=number)
+def block(*transactions, number=5, more=()):
+    header, body = parts(*transactions, number=number, more=more)
     return rlp([header, *body])
 
 
@@ -68,6 +68,12 @@ def typed(kind, chain=1, authorisations=()):
     if kind == 4:
         fields.append(list(authorisations))
     return bytes([kind]) + rlp([*fields, *sign(bytes([kind]) + rlp(fields))])
+
+
+def with_blobs(transaction, *version):
+    """A transaction of type 3 as nodes hand it on (EIP-4844, and EIP-7594 with a version)."""
+    sidecar = [*version, [b"blob" * 99], [b"c" * 48], [b"p" * 48]]
+    return b"\3" + encode_list(transaction[1:] + b"".join(map(rlp, sidecar)))
 
 
 def fields_of(fees):
@@ -100,6 +106,32 @@ def test_every_type_of_transaction_leads_to_its_sender(client):
 def test_low_s_is_required_wherever_the_fork_is_certain():
     (record,) = records(block(legacy(), legacy(1), typed(2)))
     assert [item.scheme.low_s for item in record.signed] == [LowS.ACCEPT_ANY, LowS.REQUIRE, LowS.REQUIRE]
+
+
+@pytest.mark.parametrize(
+    ("options", "chain_id", "low_s"),
+    [
+        ({"number": 1_149_999}, 1, LowS.ACCEPT_ANY),
+        ({"number": 1_150_000}, 1, LowS.REQUIRE),
+        ({"number": 1_150_000}, None, LowS.REQUIRE),
+        ({"number": 7}, 61, LowS.ACCEPT_ANY),
+        ({"number": 7}, 5, LowS.REQUIRE),
+        ({"number": 7, "more": (b"", b"", 8)}, None, LowS.REQUIRE),
+    ],
+)
+def test_a_high_s_is_no_longer_allowed_since_homestead(options, chain_id, low_s):
+    (record,) = records(block(legacy(), **options), chain_id=chain_id)
+    assert [item.scheme.low_s for item in record.signed] == [low_s]
+
+
+@pytest.mark.parametrize("version", [(), (1,)])
+def test_transactions_with_their_blobs(client, version):
+    alone = typed(3)
+    header, body = parts(alone, legacy())
+    body[0][0] = with_blobs(alone, *version)
+    (record,) = records(rlp([header, *body]))
+    assert record.unverifiable == ()
+    assert set(verify_signed(client, record.signed).addresses.values()) == {ADDRESS}
 
 
 def test_what_is_signed_for_another_chain():
@@ -144,6 +176,14 @@ def test_what_is_not_verifiable(transaction, why):
         ([*LEGACY, 27, b"r" * 33, 1], "33 bytes; at most 32"),
         ([*LEGACY, 27, [1], 1], "a string is expected"),
         (typed(4, authorisations=[[1, 2]]), "authorisation with 2 fields"),
+        (typed(4, authorisations=[[1, b"d" * 19, 0, 0, 1, 1]]), "19 bytes; 20 are expected"),
+        ([b"\0\1", *LEGACY[1:], 27, 1, 1], "leading zero"),
+        ([*LEGACY[:3], b"t" * 19, *LEGACY[4:], 27, 1, 1], "19 bytes; 20 are expected"),
+        ([*LEGACY[:4], b"v" * 33, b"", 27, 1, 1], "33 bytes; at most 32"),
+        ([*LEGACY[:5], [b"data"], 27, 1, 1], "a string is expected"),
+        (b"\1" + rlp([1, 2, 3, 4, b"", 5, b"", [[b"a" * 20]], 0, 1, 1]), "access to 1 items"),
+        (b"\1" + rlp([1, 2, 3, 4, b"", 5, b"", [[b"a" * 20, [b"s"]]], 0, 1, 1]), "1 bytes; 32 are expected"),
+        (b"\3" + rlp([1, 2, 3, 4, 5, b"", 6, b"", [], 7, [], 0, 1, 1]), "0 bytes; 20 are expected"),
     ],
 )
 def test_broken_transactions_after_a_good_block(transaction, text):
@@ -240,6 +280,13 @@ def test_broken_history_files(change, offset, text):
     assert caught.value.offset >= len(good)
     if offset is not None:
         assert caught.value.offset == len(good) + offset
+
+
+def test_a_history_file_without_blocks_is_none():
+    consensus = record_of(b"\x65\x32") + record_of(b"\1\0", b"block") + record_of(b"\x69\x32", bytes(24))
+    for data, types in ((consensus, "0100, 6532, 6932"), (record_of(b"\x65\x32"), "6532")):
+        with pytest.raises(FormatError, match=f"no block of Ethereum, but records of types {types}"):
+            list(records(data))
 
 
 def pair(header, body):

@@ -7,7 +7,7 @@ from node_adapter.client import LowS, SignatureEncoding
 from node_adapter.errors import FormatError
 from node_adapter.formats import verify_signed
 from node_adapter.formats._protobuf import Span, varint
-from node_adapter.formats.fabric import _Block, _record, _stored, records
+from node_adapter.formats.fabric import _Block, _key, _record, _stored, records
 
 
 @pytest.fixture
@@ -197,6 +197,35 @@ def test_files_that_are_none(data, text):
 def test_protobuf_that_is_none(data, text):
     with pytest.raises(FormatError, match=text):
         Span(data, 0, len(data)).all(1)
+
+
+def test_a_channels_first_configuration_is_signed_by_nobody():
+    """As configtxgen writes it. Other blocks, and other envelopes, are signed."""
+    configuration = envelope(1, b"", signature=b"")
+    (record,) = records(stored([configuration]))
+    assert (record.signed, record.unverifiable) == ((), ())
+    assert "first configuration" in record.unsigned[0].why
+    message = field(1, number(1, 5) + field(3, hashlib.sha256(configuration).digest())) + field(
+        2, field(1, configuration)
+    )
+    for data in (message + field(3, b""), stored([envelope(3, b"", signature=b"")])):
+        (record,) = records(data)
+        assert record.unsigned == ()
+        assert record.unverifiable[0].why == "neither signed nor by anybody"
+
+
+def test_of_several_certificates_of_an_identity_the_first_counts(ledger):
+    creator = _stored(ledger, *_first(ledger)).envelopes[0].one(1, 1, 2, 1).one(2).content
+    assert len(_key(creator)) == 65
+    assert _key(creator + creator) == _key(creator + b"more") == _key(creator)
+    assert _key(creator.replace(b"CERTIFICATE", b"")) == _key(creator)  # as version 1.0 wrote it
+    for spoilt, why in (
+        (creator.replace(b"\nM", b"\n!", 1), "base64 of a certificate"),
+        (creator[:-60], "a certificate begins here and does not end"),
+        (b"-----BEGIN -----\nMAAA\n-----END -----", "1 bytes behind the certificate"),
+        (b"-----BEGIN -----\nAAAA\n-----END -----", "0x30 is expected"),
+    ):
+        assert why in _key(spoilt)
 
 
 def test_an_identity_without_a_certificate_is_named():

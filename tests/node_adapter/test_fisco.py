@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import _ecdsa
 import _sm2
@@ -25,6 +26,9 @@ FIELDS = {
     "input": "0x0102ff",
     "abi": "[]",
 }
+
+
+CASES = json.loads((Path(__file__).parent / "fisco_transactions.json").read_text())["cases"]
 
 
 def sm3_hash(data):
@@ -77,8 +81,46 @@ def test_transactions_in_every_envelope(crypto):
         {"result": good},
         {"number": 5, "transactions": [good]},
         {"result": [{"transactions": [good]}]},
+        [{"id": 1, "result": {"transactions": [good]}}],
     ):
         assert verdicts(data, crypto) == ([Code.VALID], [])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["about"])
+def test_published_transactions(case):
+    crypto, transaction = Crypto(case["crypto"]), case["transaction"]
+    assert verdicts(transaction, crypto) == ([Code.VALID], [])
+    (other,) = set(Crypto) - {crypto}
+    assert verdicts(transaction, other) == ([], [f"its hash is that of a chain with {crypto}, not {other}"])
+    for field in ("nonce", "input", "to", "blockLimit"):
+        changed = transaction | {field: "0x77" if field != "blockLimit" else 7}
+        assert verdicts(changed, crypto) == ([], ["its hash is not that of its fields"])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"from": "0x" + "11" * 20}, None),
+        ({"signature": None}, "a field is not what it must be"),
+        ({"signature": {}}, "signature is missing"),
+        ({"signature": {"signature": "0x1234"}}, "a signature of 2 bytes; it has 65, or 128 with SM2"),
+        ({"gas": "0xgas"}, "a field is not what it must be"),
+        ({"gas": -1}, "-1 is below zero"),
+        ({"gas": None}, "a field is not what it must be"),
+        ({"chainId": "0x2"}, "its hash is not that of its fields"),
+    ],
+)
+def test_version_2_that_is_not_verifiable(change, why):
+    codes, reasons = verdicts(CASES[1]["transaction"] | change, Crypto.secp256k1)
+    assert (codes, reasons) == ([Code.INVALID], []) if why is None else why in reasons[0]
+
+
+def test_version_2_for_another_chain():
+    data = json.dumps(CASES[1]["transaction"]).encode()
+    (record,) = records(data, crypto=Crypto.secp256k1, chain_id="2")
+    assert [item.why for item in record.unverifiable] == ["signed for chain '1', not for '2'"]
+    (record,) = records(data, crypto=Crypto.secp256k1, chain_id="1")
+    assert len(record.signed) == 1
 
 
 def test_the_hash_is_over_the_fields():

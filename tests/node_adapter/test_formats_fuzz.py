@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_adapter.client import SignatureEncoding
 from node_adapter.errors import FormatError
 from node_adapter.formats import bitcoin, chainmaker, ethereum, fabric, fisco, x509
 from node_adapter.formats._bitcoin import Input, Output, Transaction
+from node_adapter.formats._rules import Rules
 from node_adapter.formats._script import hash160
 
 READERS = {
@@ -58,7 +58,21 @@ def test_real_files_with_bytes_changed(name, shared):
         read(name, bytes(spoilt[: rng.randint(1, len(spoilt))]))
 
 
-FIELDS = ("version", "hash", "signature", "from", "nonce", "chainID", "groupID", "to", "input", "abi", "blockLimit")
+FIELDS = (
+    "chainId",
+    "groupId",
+    "version",
+    "hash",
+    "signature",
+    "from",
+    "nonce",
+    "chainID",
+    "groupID",
+    "to",
+    "input",
+    "abi",
+    "blockLimit",
+)
 VALUES = st.one_of(
     st.none(), st.integers(), st.text(max_size=9), st.lists(st.integers(), max_size=2), st.floats(allow_nan=False)
 )
@@ -94,7 +108,7 @@ def test_any_scripts(shown, lock, witness, kind):
     coins = {(name, 0): Output(7, lock)}
     spending = Input(name, 0, shown, bytes(4))
     transaction = Transaction(bytes(4), [spending], [Output(1, b"\x51")], [witness], bytes(4))
-    record = bitcoin._record(transaction, "transaction 0", coins, bitcoin._Rules(SignatureEncoding.DER_STRICT, True))
+    record = bitcoin._record(transaction, "transaction 0", coins, Rules.at(2_000_000_000))
     found = (*record.signed, *record.unverifiable, *record.unsigned)
     assert found
     assert all(item.where.startswith("transaction 0 input 0") for item in found)

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 from node_adapter.client import VerifierClient
 from node_adapter.errors import FormatError
 from node_adapter.formats import Outcome, Record, Unsigned, Unverifiable, Verdict, settle, verify_signed
-from verifier.cli._formats import Reader
+from verifier.cli._formats import Reader, hint, read_file
 from verifier.model import Code
 
 __all__ = ["verify_blocks"]
@@ -57,7 +57,7 @@ def verify_blocks(
 def _file(client: VerifierClient, path: Path, read: Reader, console: Console, brief: bool) -> _File:
     file = _File(path)
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError as error:
         file.error = error
         return file
@@ -74,10 +74,12 @@ def _file(client: VerifierClient, path: Path, read: Reader, console: Console, br
             start = len(file.records)
             _verify(client, file, records)
             if broken:
-                file.error = FormatError(broken.offset, f"{broken.problem} ({path})")
+                file.error = FormatError(broken.offset, f"{broken.problem}{hint(data)} ({path})")
             for record, verdicts in zip(file.records[start:], file.verdicts[start:], strict=True):
                 _print_record(console, record, verdicts, brief)
             progress.update(bar, completed=max((record.stop for record in records), default=0))
+    if not file.records and not file.error:
+        file.error = FormatError(0, f"there is nothing in it ({path})")
     _print_totals(console, file)
     return file
 

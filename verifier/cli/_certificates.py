@@ -14,7 +14,7 @@ from rich.table import Table
 from node_adapter.client import Algorithm, VerifierClient
 from node_adapter.errors import FormatError
 from node_adapter.formats import Signed, Unverifiable, verify_signed
-from node_adapter.formats.x509 import Certificate, Pair, candidates, load, name_text, question, tbs_digests
+from node_adapter.formats.x509 import Certificate, Pair, candidates, load, question, tbs_digests
 from verifier.model import Code
 
 __all__ = ["CertificateOptions", "needed_plugins", "read_certificates", "verify_certificates"]
@@ -47,7 +47,7 @@ def needed_plugins(certificates: Sequence[Certificate], options: CertificateOpti
     sm2 = ("sm2",) if options.za else ("sm2", "sm3")
     return (
         *(sm2 if Algorithm.SM2 in algorithms else ()),
-        *(("ecdsa",) if Algorithm.ECDSA_P256 in algorithms else ()),
+        *(("ecdsa",) if algorithms & {Algorithm.ECDSA_P256, Algorithm.ECDSA_SECP256K1} else ()),
     )
 
 
@@ -94,9 +94,7 @@ def verify_certificates(
     )
     console.print(f"{len(certificates)} certificates, {len(issued)} with an issuer{served}")
     found = {
-        "certificates": [
-            {"source": c.source, "subject": c.name, "issuer": name_text(c.issuer)} for c in certificates
-        ],
+        "certificates": [{"source": c.source, "subject": c.name, "issuer": c.issuer.text} for c in certificates],
         "relations": [
             {
                 "issuer": certificates[pair.issuer].source,

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from node_adapter.errors import FormatError
 from node_adapter.formats import Record, bitcoin, chainmaker, ethereum, fabric, fisco
 
-__all__ = ["BlockFormat", "ChainId", "Crypto", "Reader", "SpentFile", "block_plugins", "block_reader"]
+__all__ = [
+    "BlockFormat",
+    "ChainId",
+    "Crypto",
+    "Reader",
+    "SpentFile",
+    "block_plugins",
+    "block_reader",
+    "hint",
+    "read_file",
+]
 
 Reader = Callable[[bytes], Iterator[Record]]
+
+_NODES_FILE = re.compile(r"blk\d+\.dat")
 
 ChainId = Annotated[
     str | None,
@@ -58,6 +72,31 @@ def block_reader(format_: BlockFormat, *, chain_id: str | None, spent: Path | No
             return partial(fisco.records, crypto=crypto, chain_id=chain_id)
         case BlockFormat.chainmaker:
             return partial(chainmaker.records, chain_id=chain_id)
+
+
+def read_file(path: Path) -> bytes:
+    """A file's bytes; those of a node's blk*.dat without what Bitcoin Core hides them under since version 28.
+
+    That is a key in a file beside them, which is xored over their bytes again and again. Raises OSError.
+    """
+    data = path.read_bytes()
+    beside = path.with_name("xor.dat")
+    if not _NODES_FILE.fullmatch(path.name) or not beside.is_file():
+        return data
+    key = beside.read_bytes()
+    if not any(key):
+        return data
+    hidden = np.frombuffer(data, np.uint8)
+    return (hidden ^ np.resize(np.frombuffer(key, np.uint8), len(hidden))).tobytes()
+
+
+def hint(data: bytes) -> str:
+    """What a file is that is not as its format says, where its beginning tells, in words to put behind an error."""
+    if data[:2] == b"\x1f\x8b":
+        return "; the file is compressed with gzip"
+    if re.fullmatch(rb"\s*(0x)?[0-9a-fA-F\s]{16,}", data[:256]):
+        return "; the file is hexadecimal text, which `xxd -r -p` turns into bytes"
+    return ""
 
 
 def block_plugins(format_: BlockFormat, crypto: fisco.Crypto) -> tuple[str, ...]:

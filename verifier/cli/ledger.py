@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from node_adapter.errors import AdapterError
 from node_adapter.formats import fisco
-from verifier.cli._formats import BlockFormat, ChainId, Crypto, Reader, SpentFile, block_reader
+from verifier.cli._formats import BlockFormat, ChainId, Crypto, Reader, SpentFile, block_reader, read_file
 from verifier.errors import VerifierError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _export_file(read: Reader, out: Path, group_rows: int, file: Path) -> tuple[
     from node_adapter.ledger import export
 
     target = out / f"{file.name}.parquet"
-    done = export(read(file.read_bytes()), target, group_rows=group_rows)
+    done = export(read(read_file(file)), target, group_rows=group_rows)
     text = (
         f"{target}: {done.blocks} blocks, {done.transactions} transactions, {done.rows} rows, "
         f"{done.not_verifiable} not verifiable"

@@ -80,11 +80,11 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Verify the signatures in files of real systems, through a daemon.
 
-        x509: certificates signed with SM2 or ECDSA P-256, PEM or DER, several in a file; says who signed whom.
+        x509: certificates signed with SM2 or ECDSA, PEM or DER, several in a file; says who signed whom.
         ethereum: blocks in RLP, or era1 files. fabric: block files of a ledger, or Block messages. bitcoin: one block
         a file, or a node's blk*.dat; outputs of earlier files are known to later ones. fisco: blocks or transactions
-        of FISCO BCOS 3 in JSON. chainmaker: Block or Transaction messages, or lines of JSON with message, signature
-        in DER and signer.
+        of FISCO BCOS 3 or 2 in JSON. chainmaker: Block or Transaction messages, or lines of JSON with message,
+        signature in DER and signer.
 
         Ends with 0 if every signature is valid and every certificate has an issuer among the files. 1: something is
         not validly signed, or cannot be verified. 2: a file cannot be read to its end, or no daemon answers.
