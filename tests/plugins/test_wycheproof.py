@@ -65,8 +65,11 @@ def scheme(group: dict[str, Any], messages: list[bytes]) -> tuple[dict[str, Any]
     low_s = {"low_s": "REQUIRE"} if group["type"] == "EcdsaBitcoinVerify" else {}
     if group["sha"] in HASH_OF:
         return {"input_kind": "MESSAGE", "hash": HASH_OF[group["sha"]], **low_s}, messages
-    name = group["sha"].lower().replace("sha3-", "sha3_").replace("-", "").replace("/", "_")
-    digests = [hashlib.new(name, message).digest() for message in messages]
+    if group["sha"] in ("SHAKE128", "SHAKE256"):  # of any length; the leftmost 256 bits count
+        digests = [hashlib.new(f"shake_{group['sha'][5:]}", message).digest(32) for message in messages]
+    else:
+        name = group["sha"].lower().replace("sha3-", "sha3_").replace("-", "").replace("/", "_")
+        digests = [hashlib.new(name, message).digest() for message in messages]
     return {"input_kind": "DIGEST", "digest_bytes": len(digests[0]), **low_s}, digests
 
 
