@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import ssl
 
 import pytest
 from _authority import Authority
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from verifier.api import Tls
@@ -62,7 +64,20 @@ def _no_authority(files):
     files["tls_client_ca_file"].write_bytes(b"-----BEGIN CERTIFICATE-----\n")
 
 
-BREAK = {"cut": _cut, "empty": _empty, "gone": _gone, "no authority": _no_authority}
+def _no_such_version(files):
+    path = files["tls_certificate_file"]
+    der = x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(serialization.Encoding.DER)
+    changed = der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07", 1)
+    path.write_bytes(ssl.DER_cert_to_PEM_cert(changed).encode())
+
+
+BREAK = {
+    "no such version": _no_such_version,
+    "cut": _cut,
+    "empty": _empty,
+    "gone": _gone,
+    "no authority": _no_authority,
+}
 
 
 @pytest.mark.parametrize("damage", BREAK.values(), ids=BREAK.keys())

@@ -122,7 +122,7 @@ def _text(value: str | bytes) -> str:
 def _alternative_names(certificate: x509.Certificate) -> list[str]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, ValueError):
         return []
     texts = (x509.DNSName, x509.UniformResourceIdentifier, x509.RFC822Name)
     return [

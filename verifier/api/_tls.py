@@ -161,7 +161,7 @@ def _bytes(setting: str, path: Path) -> bytes:
 def _certificates(setting: str, path: Path, pem: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         raise ConfigError(f"server.{setting}: {path}: holds no PEM certificate, or one that is cut short") from None
 
 
