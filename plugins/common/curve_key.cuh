@@ -28,9 +28,12 @@ struct AwaitedKey {
 
     // An item is rejected: no key is what it says first.
     DEVICE Code reject(AwaitedKey& self, PublicKey& key, Code code) {
-        if (!self.awaits) return code;
-        self.awaits = false;
-        const Code of_key = settle_key<C>(key);
-        return of_key ? of_key : code;
+        if constexpr (LATER) {
+            if (!self.awaits) return code;
+            self.awaits = false;
+            const Code of_key = settle_key<C>(key);
+            if (of_key) return of_key;
+        }
+        return code;
     }
 };

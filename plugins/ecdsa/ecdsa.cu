@@ -51,9 +51,8 @@ template <class C>
 DEVICE void recover(const Batch& batch, const Lane& lane, u32 item) {
     multiply_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
 }
-#define PREPARE_STAGES(prefix, C)                           \
-    ITEM_STAGE(prefix##_prepare, prepare_verify<C>, 128, 1) \
-    ITEM_STAGE(prefix##_recover_prepare, prepare_recover<C>, 128, 1)
+#define PREPARE_STAGE(prefix, C) ITEM_STAGE(prefix##_prepare, prepare_verify<C>, 128, 1)
+#define RECOVER_PREPARE_STAGE(prefix, C) ITEM_STAGE(prefix##_recover_prepare, prepare_recover<C>, 128, 1)
 #define VERIFY_STAGE(prefix, C) ITEM_STAGE(prefix##_verify, verify<C>, VERIFY_THREADS, 1)
 #define RECOVER_STAGE(prefix, C) ITEM_STAGE(prefix##_recover_point, recover<C>, VERIFY_THREADS, 1)
 #else
@@ -86,9 +85,8 @@ DEVICE void prepare_recover_range(const Batch& batch, const Lane& lane, u32 begi
         batch, begin, end, INVALID, [&](u32 item) { prepare_recover<C>(batch, lane, item); },
         [&](u32 item) { return prepare_recover<C, true>(batch, lane, item); });
 }
-#define PREPARE_STAGES(prefix, C)                            \
-    RANGE_STAGE(prefix##_prepare, prepare_verify_range<C>)   \
-    RANGE_STAGE(prefix##_recover_prepare, prepare_recover_range<C>)
+#define PREPARE_STAGE(prefix, C) RANGE_STAGE(prefix##_prepare, prepare_verify_range<C>)
+#define RECOVER_PREPARE_STAGE(prefix, C) RANGE_STAGE(prefix##_recover_prepare, prepare_recover_range<C>)
 #define VERIFY_STAGE(prefix, C) RANGE_STAGE(prefix##_verify, verify_range<C>)
 #define RECOVER_STAGE(prefix, C) RANGE_STAGE(prefix##_recover_point, recover_range<C>)
 #endif
@@ -96,10 +94,11 @@ DEVICE void prepare_recover_range(const Batch& batch, const Lane& lane, u32 begi
 #define CURVE_STAGES(prefix, C)                                              \
     STATE_STAGE(prefix##_table_bases, table_base<C>, Comb<C>::BASES, 32)      \
     STATE_STAGE(prefix##_table_entries, table_entry<C>, Comb<C>::ENTRIES, 128) \
-    PREPARE_STAGES(prefix, C)                                                \
+    PREPARE_STAGE(prefix, C)                                                 \
     GROUP_STAGE(prefix##_scalars, verify_scalars<C>, GROUP, 128, 1)          \
     VERIFY_STAGE(prefix, C)                                                  \
     ITEM_STAGE(prefix##_finish, verify_finish<C>, FINISH_THREADS, 1)         \
+    RECOVER_PREPARE_STAGE(prefix, C)                                         \
     GROUP_STAGE(prefix##_recover_scalars, recover_scalars<C>, GROUP, 128, 1) \
     RECOVER_STAGE(prefix, C)                                                 \
     ITEM_STAGE(prefix##_recover_finish, recover_finish<C>, FINISH_THREADS, 1) \

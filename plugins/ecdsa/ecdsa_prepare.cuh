@@ -92,8 +92,8 @@ DEVICE bool prepare_verify(const Batch& batch, const Lane& lane, u32 item) {
     store(scratch, U1, Scalar<typename C::Order>::reduce(load(scratch, U1)));
     store(scratch, TARGET, signature.r);
     store(scratch, QX, key.x);
-    store(scratch, QY, root.awaits ? small_words(key.odd) : key.y);
-    return root.awaits;
+    store(scratch, QY, LATER && root.awaits ? small_words(key.odd) : key.y);
+    return LATER && root.awaits;
 }
 
 // Stage, a group: U1 = e / s, U2 = r / s.

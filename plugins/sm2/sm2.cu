@@ -26,14 +26,13 @@ STATE_STAGE(sm2_table_entries, table_entry, Sm2Comb::ENTRIES, 128)
 #if defined(INTERLEAVED)
 #include "sm2_interleaved.cuh"
 #else
-constexpr u32 PREPARE_THREADS = 128;
 template <bool LATER>
 DEVICE bool prepare_item(const Batch& batch, const Lane& lane, u32 item) {
     return prepare<false, Rows, LATER>(batch, lane, item);
 }
 #endif
 #if TARGET_GPU
-ITEM_STAGE(sm2_prepare, prepare_item<false>, PREPARE_THREADS, 3)
+ITEM_STAGE(sm2_prepare, prepare_item<false>, 128, 3)
 #else
 DEVICE void prepare_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
     prepare_in_lanes<Sm2Curve, VERIFY_PLANES>(

@@ -86,9 +86,11 @@ DEVICE Code take_key(
         const KeyEncoding encoding = (KeyEncoding)batch.parameters[KEY_ENCODING];
         code = Layout::key(key, batch, item, encoding == KeyEncoding::IN_SIGNATURE ? signature : bytes);
         if (code) return code;
-        // A message is hashed with the whole key.
-        const bool whole = (InputKind)batch.parameters[INPUT_KIND] == InputKind::MESSAGE;
-        return whole ? settle_key<Sm2Curve>(key) : root.settle(root, key);
+        if constexpr (LATER) {
+            // A message is hashed with the whole key.
+            if ((InputKind)batch.parameters[INPUT_KIND] != InputKind::MESSAGE) return root.settle(root, key);
+        }
+        return settle_key<Sm2Curve>(key);
     }
 }
 
@@ -110,7 +112,9 @@ DEVICE bool prepare(const Batch& batch, const Lane& lane, u32 item) {
         t = add_mod(signature.r, signature.s, Sm2Order::modulus());
         if (is_zero(t)) code = INVALID;
     }
-    if (code) code = root.reject(root, key, code);
+    if constexpr (LATER) {
+        if (code) code = root.reject(root, key, code);
+    }
     if (!lane.live) return false;
     batch.codes[item] = code;
     if (code) return false;
@@ -119,6 +123,6 @@ DEVICE bool prepare(const Batch& batch, const Lane& lane, u32 item) {
     store(scratch, U2, t);
     store(scratch, TARGET, subtract_mod(signature.r, S::reduce(e), Sm2Order::modulus()));
     store(scratch, QX, ENROLLED ? small_words(slot) : key.x);
-    if (!ENROLLED) store(scratch, QY, root.awaits ? small_words(key.odd) : key.y);
-    return root.awaits;
+    if (!ENROLLED) store(scratch, QY, LATER && root.awaits ? small_words(key.odd) : key.y);
+    return LATER && root.awaits;
 }
