@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
@@ -187,6 +188,18 @@ def test_the_command_of_a_refusal_works(cli, daemon, fleet, options, make, tmp_p
 def test_no_daemon(cli, tmp_path):
     text = cli("list", "--address", f"unix:{tmp_path}/none.sock", status=1)
     assert "UNAVAILABLE: no daemon answers at unix:" in text
+
+
+def test_a_user_without_a_name(cli, daemon, monkeypatch):
+    """Containers run as numbers that no file of users has."""
+
+    def nameless():
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    cli("list")
+    cli("rollback", "sm9", status=1)
+    assert f"says {os.getuid()}@" in cli("audit")
 
 
 def test_errors_are_one_line_and_status_1(cli, daemon):

@@ -21,6 +21,7 @@ from verifier.cli._blocks import verify_blocks
 from verifier.cli._certificates import CertificateOptions, needed_plugins, read_certificates, verify_certificates
 from verifier.cli._formats import BlockFormat, ChainId, Crypto, SpentFile, block_plugins, block_reader
 from verifier.cli._local import daemon_address
+from verifier.cli._tls import credentials
 from verifier.errors import VerifierError
 
 __all__ = ["Format", "register"]
@@ -96,7 +97,7 @@ def register(app: typer.Typer) -> None:
 
         with _failures():
             connect = partial(
-                _client, address, timeout_s=timeout, credentials=_credentials(tls_ca, tls_certificate, tls_key)
+                _client, address, timeout_s=timeout, credentials=credentials(tls_ca, tls_certificate, tls_key)
             )
             if format_ is Format.x509:
                 certificates = read_certificates(files)
@@ -124,15 +125,6 @@ def _client(
         VerifierClient(target, timeout_s=timeout_s, credentials=credentials if address else None) as client,
     ):
         yield client
-
-
-def _credentials(ca: Path | None, certificate: Path | None, key: Path | None) -> grpc.ChannelCredentials | None:
-    """Raises OSError where a file cannot be read."""
-    if (certificate is None) != (key is None) or (certificate and not ca):
-        raise typer.BadParameter("a certificate needs its key and --tls-ca", param_hint="--tls-certificate")
-    if ca is None:
-        return None
-    return grpc.ssl_channel_credentials(*(path.read_bytes() if path else None for path in (ca, key, certificate)))
 
 
 @contextmanager
