@@ -19,6 +19,7 @@ from node_adapter.errors import AdapterError, FormatError
 from node_adapter.formats import fisco
 from verifier.cli._blocks import verify_blocks
 from verifier.cli._certificates import CertificateOptions, needed_plugins, read_certificates, verify_certificates
+from verifier.cli._console import complain
 from verifier.cli._formats import BlockFormat, ChainId, Crypto, SpentFile, block_plugins, block_reader
 from verifier.cli._local import daemon_address
 from verifier.cli._tls import credentials
@@ -88,7 +89,16 @@ def register(app: typer.Typer) -> None:
         in DER and signer.
 
         Ends with 0 if every signature is valid and every certificate has an issuer among the files. 1: something is
-        not validly signed, or cannot be verified. 2: a file cannot be read to its end, or no daemon answers.
+        not validly signed, or cannot be verified. 2: a file cannot be read to its end, nothing is in it, or no daemon
+        answers.
+
+        Examples:
+
+          verifier verify --format ethereum --brief mainnet-00000-5ec1ffb8.era1
+
+          verifier verify --format bitcoin --spent spent.json block
+
+          verifier verify --format x509 --json ca.crt node.crt
         """
         console = Console(quiet=as_json)
         options = CertificateOptions(
@@ -133,6 +143,5 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except (AdapterError, VerifierError, OSError) as error:
-        what = "cannot be read" if isinstance(error, FormatError | OSError) else type(error).__name__
-        Console(stderr=True).print(f"[red]{what}[/red]: {error}", highlight=False, soft_wrap=True)
+        complain(error, "cannot be read" if isinstance(error, FormatError | OSError) else "error")
         raise typer.Exit(EXIT_FAILED) from None
