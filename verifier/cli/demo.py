@@ -76,7 +76,10 @@ def register(app: typer.Typer) -> None:
         try:
             with progress_on(console) as progress:
                 total = blocks * transactions
-                bar = progress.add_task("a daemon starts (the first time plugins are compiled)", total=1)
+                start = (
+                    f"the daemon at {address} answers" if address else "a daemon starts (plugins are compiled once)"
+                )
+                bar = progress.add_task(start, total=1)
                 with daemon_address(address, ("sm2", "ecdsa")) as target:
                     _check_daemon(target)
                     progress.update(bar, completed=1)
