@@ -74,6 +74,8 @@ def test_names_of_other_tools_are_left_alone(monkeypatch):
         ("[server]\nmax_message_bytes = 100000", "max_message_bytes must be"),
         ("[scheduling]\nqueue_items = 10", "room for one largest batch"),
         ("[log]\nlevel = 'loud'", "log.level"),
+        ("[roles]\nverify = ['node-1']", "roles.verify.0: 'node-1': what is needed is *, or CN="),
+        ("[server]\nsocket_mode = '888'", "server.socket_mode: '888' is no mode as chmod takes it"),
     ],
 )
 def test_mistakes_in_a_file(file, text, words):
