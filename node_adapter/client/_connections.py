@@ -84,7 +84,10 @@ class Connections:
     def _reason(self) -> str:
         """Why nobody is there, where gRPC knows it."""
         stub = self.replicas.all[0].stub
-        error = stub.GetLimits.future(pb.GetLimitsRequest(), timeout=REASON_S).exception()
+        try:
+            error = stub.GetLimits.future(pb.GetLimitsRequest(), timeout=REASON_S).exception()
+        except ValueError:  # closed meanwhile
+            return ""
         known = isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
         return str(error.details()) if known else ""
 
