@@ -83,6 +83,7 @@ class AsyncConnections:
         finally:
             for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # none is left to a loop that may end
         assert error is not None
         raise error
 
