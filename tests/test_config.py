@@ -74,6 +74,8 @@ def test_names_of_other_tools_are_left_alone(monkeypatch):
         ("[server]\nmax_message_bytes = 100000", "max_message_bytes must be"),
         ("[scheduling]\nqueue_items = 10", "room for one largest batch"),
         ("[log]\nlevel = 'loud'", "log.level"),
+        ("[roles]\nverify = ['node-1']", "roles.verify.0: 'node-1': what is needed is *, or CN="),
+        ("[server]\nsocket_mode = '888'", "server.socket_mode: '888' is no mode as chmod takes it"),
     ],
 )
 def test_mistakes_in_a_file(file, text, words):
@@ -142,3 +144,15 @@ def test_every_metric_is_documented():
     names = {family.name + ("_total" if family.type == "counter" else "") for family in metrics.registry.collect()}
     text = OPERATING.split("## Metrics")[1].split("## Alerts")[0]
     assert names == set(re.findall(r"`?((?:verifier|process)_[a-z_]+)(?=[`,]? ?[,|`])", text))
+
+
+def test_every_mistake_of_a_file_is_told(tmp_path):
+    path = tmp_path / "verifier.toml"
+    path.write_text('[server]\nmax_items = "lots"\nlissen = 1\n[devices]\nslots = 0\n')
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path)
+    assert [line.partition(":")[0] for line in sorted(str(caught.value).splitlines())] == [
+        "devices.slots",
+        "server.lissen",
+        "server.max_items",
+    ]

@@ -5,10 +5,11 @@ Units are in the names: `_s` seconds, `_bytes`, `_items`. docs/operating.md says
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from verifier.telemetry import LogFormat, LogLevel
 
@@ -31,8 +32,22 @@ __all__ = [
 ]
 
 _MIB = 1 << 20
-SocketMode = Annotated[str, Field(pattern="^0?[0-7]{3}$")]  # octal, as chmod takes it
-SubjectPattern = Annotated[str, Field(pattern=r"^(\*|(CN|O|OU|SAN)=.+)$")]
+
+
+def _mode(text: str) -> str:
+    if not re.fullmatch("0?[0-7]{3}", text):
+        raise ValueError(f"{text!r} is no mode as chmod takes it, such as 0660")
+    return text
+
+
+def _subject(text: str) -> str:
+    if not re.fullmatch(r"\*|(CN|O|OU|SAN)=.+", text):
+        raise ValueError(f"{text!r}: what is needed is *, or CN=, O=, OU= or SAN= and a value")
+    return text
+
+
+SocketMode = Annotated[str, AfterValidator(_mode)]
+SubjectPattern = Annotated[str, AfterValidator(_subject)]
 
 
 class _Section(BaseModel):

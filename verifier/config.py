@@ -42,6 +42,7 @@ from verifier._settings import (
     TracingSettings,
 )
 from verifier.errors import ConfigError
+from verifier.folders import state_folder
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
@@ -59,15 +60,12 @@ _SLOT_SHARE = 0.75  # of a slot that columns may fill; results and rounding need
 
 def default_admin_address() -> str:
     """Where a daemon's admin listener is, and where `verifier plugin` looks for it, unless told otherwise."""
-    if os.geteuid() == 0:
-        return "unix:/run/verifier/admin.sock"
-    folder = os.environ.get("XDG_RUNTIME_DIR") or str(Path.home() / ".local" / "state")
-    return f"unix:{folder}/verifier/admin.sock"
+    return f"unix:{state_folder()}/admin.sock"
 
 
 def default_memory_address() -> str:
     """Where clients on this host register memory, unless told otherwise."""
-    return f"{default_admin_address().rpartition('/')[0]}/memory.sock"
+    return f"unix:{state_folder()}/memory.sock"
 
 
 class Settings(BaseSettings):
@@ -121,7 +119,7 @@ class Settings(BaseSettings):
 def load_settings(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
     """Reads file < environment < overrides (nested, such as {"server": {"listen": [...]}}).
 
-    Raises ConfigError naming the source and the setting.
+    Raises ConfigError naming the source and the settings, a line each.
     """
 
     class Sources(Settings):
@@ -150,14 +148,17 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, Any] | None 
     except SettingsError as error:
         raise ConfigError(f"environment: {error}; lists are written as JSON") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            message = "there is no such setting"
-        elif first["type"] == "tuple_type":
-            message = 'a list is needed; the command line and the environment write it as JSON, such as ["a", "b"]'
-        raise ConfigError(f"{key}: {message}" if key else message) from None
+        raise ConfigError("\n".join(map(_problem, error.errors()))) from None
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        message = "there is no such setting"
+    elif error["type"] == "tuple_type":
+        message = 'a list is needed; the command line and the environment write it as JSON, such as ["a", "b"]'
+    return f"{key}: {message}" if key else message
 
 
 def _check_environment() -> None:

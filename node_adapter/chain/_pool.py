@@ -24,6 +24,7 @@ from node_adapter.chain._faults import FAULTS, faults_of
 from node_adapter.chain._keys import AccountKey, account_key
 from node_adapter.chain._transaction import Transaction, address, der
 from node_adapter.client import Algorithm
+from verifier import folders
 from verifier.schemes import DEFAULT_SM2_USER_ID
 
 __all__ = ["OPENING_BALANCE", "Pool", "PoolEntry", "cache_folder", "make_pool"]
@@ -74,8 +75,7 @@ class _Draft:
 
 def cache_folder() -> Path:
     """Where signatures are kept: $XDG_CACHE_HOME/verifier/chain, by default under ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "verifier" / "chain"
+    return folders.cache_folder() / "chain"
 
 
 def make_pool(
@@ -164,10 +164,11 @@ def _signatures(
         if kept.shape == (len(work), 64) and kept.dtype == np.uint8:
             return kept, 0
     made = _made(work, algorithm, processes, progress)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as file:
-        np.save(file, made)
-    Path(file.name).replace(path)
+    with contextlib.suppress(OSError):  # no place to keep them: they are made again the next time
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as file:
+            np.save(file, made)
+        Path(file.name).replace(path)
     return made, len(work)
 
 

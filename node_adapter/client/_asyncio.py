@@ -100,7 +100,8 @@ class AsyncVerifierClient:
 
     async def served(self, timeout_s: float | None = None) -> Any:
         """The daemon's limits and the operations that it serves now."""
-        return await self._call("GetLimits", pb.GetLimitsRequest(), timeout_s)
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        return await self._connections.first("GetLimits", pb.GetLimitsRequest(), timeout_s, self._retry)
 
     async def check_replicas(self, timeout_s: float | None = None) -> dict[str, Any]:
         """What each daemon that answers serves, by its target.

@@ -27,7 +27,7 @@ from node_adapter.client._cipher_scheme import CipherAlgorithm, CipherScheme, Di
 from node_adapter.client._cipher_stream import CipherStream
 from node_adapter.client._columns import Values
 from node_adapter.client._scheme import Priority
-from node_adapter.client._transport import Retry, failure, may_retry, retry_after_s
+from node_adapter.client._transport import REASON_S, Retry, failure, may_retry, nobody_answered, retry_after_s
 from verifier.v1 import cipher_pb2_grpc
 
 __all__ = ["CipherClient"]
@@ -216,7 +216,16 @@ class CipherClient:
                 delay = self._retry.delay_s(attempt, retry_after_s(error.trailing_metadata()))
                 again = repeat and may_retry(error.code()) and attempt + 1 < self._retry.attempts
                 if not again or time.monotonic() + delay > deadline:
-                    late = f"no daemon answered at {self._target} within {seconds:.3g} s"
+                    reason = self._reason() if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED else ""
+                    late = nobody_answered(self._target, seconds, reason)
                     raise failure(error.code(), error.details() or "", late) from None
                 time.sleep(delay)
         raise AssertionError("the loop ends by itself")
+
+    def _reason(self) -> str:
+        """Why nobody is there, where gRPC knows it."""
+        try:
+            self._stub.GetCiphers(pb.GetCiphersRequest(), timeout=REASON_S)
+        except grpc.RpcError as error:
+            return str(error.details()) if error.code() is grpc.StatusCode.UNAVAILABLE else ""
+        return ""

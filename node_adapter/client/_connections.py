@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import grpc
 
 from node_adapter.client._replicas import Address, Lookup, Replica, Replicas, check_same_plugins, is_one
-from node_adapter.client._transport import channel_options, failure
+from node_adapter.client._transport import (
+    REASON_S,
+    Retry,
+    again_after_s,
+    channel_options,
+    failure,
+    nobody_answered,
+)
 from node_adapter.client._wire import new_stub, pb
 from node_adapter.errors import UnavailableError
 
@@ -53,8 +62,37 @@ class Connections:
         if self._lookup.due():
             threading.Thread(target=lambda: self._lookup.take(self._lookup.find()), daemon=True).start()
 
-    def first(self, method: str, request: Any, timeout_s: float) -> Any:
-        """The first answer of any daemon, waiting for one that is still starting. Raises the last one's failure."""
+    def first(self, method: str, request: Any, timeout_s: float, retry: Retry | None = None) -> Any:
+        """The first answer of any daemon, waiting for one that is still starting. Raises the last one's failure.
+
+        With `retry` the call is made again where all are full or away.
+        """
+        deadline = time.monotonic() + timeout_s
+        for attempt in itertools.count():
+            call = self._first(method, request, max(0.0, deadline - time.monotonic()))
+            code = call.code()
+            if code is grpc.StatusCode.OK:
+                return call.result()
+            delay_s = again_after_s(retry, code, call.trailing_metadata(), attempt, deadline - time.monotonic())
+            if delay_s is None:
+                late = code is grpc.StatusCode.DEADLINE_EXCEEDED
+                reason = self._reason() if late else ""
+                raise failure(code, call.details() or "", nobody_answered(self._target, timeout_s, reason))
+            time.sleep(delay_s)
+        raise AssertionError("the loop ends by itself")
+
+    def _reason(self) -> str:
+        """Why nobody is there, where gRPC knows it."""
+        stub = self.replicas.all[0].stub
+        try:
+            error = stub.GetLimits.future(pb.GetLimitsRequest(), timeout=REASON_S).exception()
+        except ValueError:  # closed meanwhile
+            return ""
+        known = isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
+        return str(error.details()) if known else ""
+
+    def _first(self, method: str, request: Any, timeout_s: float) -> Any:
+        """The call that came back first with an answer, or last without one."""
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         try:
             calls = [
@@ -71,10 +109,7 @@ class Connections:
                 break
         for other in calls:
             other.cancel()
-        if call.code() is not grpc.StatusCode.OK:
-            late = f"no daemon answered at {self._target} within {timeout_s:.3g} s"
-            raise failure(call.code(), call.details() or "", late)
-        return call.result()
+        return call
 
     def check(self, timeout_s: float) -> dict[str, Any]:
         """What each daemon that answers serves, by its target. Raises ReplicasError, UnavailableError."""

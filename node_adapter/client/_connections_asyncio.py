@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from node_adapter.client._replicas import Address, Lookup, Replica, Replicas, check_same_plugins, is_one
-from node_adapter.client._transport import channel_options, failure
+from node_adapter.client._transport import (
+    REASON_S,
+    Retry,
+    again_after_s,
+    channel_options,
+    failure,
+    nobody_answered,
+)
 from node_adapter.client._wire import new_stub, pb
-from node_adapter.errors import AdapterError, UnavailableError
+from node_adapter.errors import UnavailableError
 
 __all__ = ["AsyncConnections"]
 
@@ -32,19 +41,49 @@ class AsyncConnections:
         if self._lookup.due():
             self._later(self._look_up())
 
-    async def first(self, method: str, request: Any, timeout_s: float) -> Any:
-        """The first answer of any daemon, waiting for one that is still starting. Raises the last one's failure."""
+    async def first(self, method: str, request: Any, timeout_s: float, retry: Retry | None = None) -> Any:
+        """The first answer of any daemon, waiting for one that is still starting. Raises the last one's failure.
+
+        With `retry` the call is made again where all are full or away.
+        """
+        deadline = time.monotonic() + timeout_s
+        for attempt in itertools.count():
+            try:
+                return await self._first(method, request, max(0.0, deadline - time.monotonic()))
+            except grpc.aio.AioRpcError as error:
+                code, left_s = error.code(), deadline - time.monotonic()
+                delay_s = again_after_s(retry, code, error.trailing_metadata(), attempt, left_s)
+                if delay_s is None:
+                    reason = await self._reason() if code is grpc.StatusCode.DEADLINE_EXCEEDED else ""
+                    late = nobody_answered(self._target, timeout_s, reason)
+                    raise failure(code, error.details() or "", late) from None
+            await asyncio.sleep(delay_s)
+        raise AssertionError("the loop ends by itself")
+
+    async def _reason(self) -> str:
+        """Why nobody is there, where gRPC knows it."""
+        try:
+            await self._ask(self.replicas.all[0], "GetLimits", pb.GetLimitsRequest(), REASON_S, wait=False)
+        except grpc.aio.AioRpcError as error:
+            return str(error.details()) if error.code() is grpc.StatusCode.UNAVAILABLE else ""
+        except UnavailableError as error:  # closed meanwhile
+            return str(error)
+        return ""
+
+    async def _first(self, method: str, request: Any, timeout_s: float) -> Any:
+        """The first answer. Raises the last one's error where there is none."""
         tasks = [asyncio.create_task(self._ask(replica, method, request, timeout_s)) for replica in self.replicas.all]
-        error: AdapterError | None = None
+        error: Exception | None = None
         try:
             for next_one in asyncio.as_completed(tasks):
                 try:
                     return await next_one
-                except AdapterError as problem:
+                except (UnavailableError, grpc.aio.AioRpcError) as problem:
                     error = problem
         finally:
             for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # none is left to a loop that may end
         assert error is not None
         raise error
 
@@ -75,9 +114,6 @@ class AsyncConnections:
             return await getattr(replica.stub, method)(request, timeout=timeout_s, wait_for_ready=wait)
         except grpc.aio.UsageError:
             raise UnavailableError("the client is closed") from None
-        except grpc.aio.AioRpcError as error:
-            late = f"no daemon answered at {self._target} within {timeout_s:.3g} s"
-            raise failure(error.code(), error.details() or "", late) from None
 
     def _connect(self, address: Address) -> Replica:
         several = not is_one(self._target)

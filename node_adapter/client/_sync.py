@@ -120,7 +120,8 @@ class VerifierClient:
 
     def served(self, timeout_s: float | None = None) -> Any:
         """The daemon's limits and the operations that it serves now."""
-        return self._call("GetLimits", pb.GetLimitsRequest(), timeout_s)
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        return self._connections.first("GetLimits", pb.GetLimitsRequest(), timeout_s, self._retry)
 
     def check_replicas(self, timeout_s: float | None = None) -> dict[str, Any]:
         """What each daemon that answers serves, by its target.

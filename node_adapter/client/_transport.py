@@ -21,7 +21,21 @@ from node_adapter.errors import (
     UndecidedError,
 )
 
-__all__ = ["CHANNEL_OPTIONS", "Retry", "channel_options", "failure", "may_retry", "retry_after_s"]
+__all__ = [
+    "CHANNEL_OPTIONS",
+    "REASON_S",
+    "Retry",
+    "again_after_s",
+    "channel_options",
+    "failure",
+    "may_retry",
+    "nobody_answered",
+    "retry_after_s",
+]
+
+# A call that waits for a daemon until its deadline is not told why none came. One that does not wait is told at once,
+# for instance that the daemon speaks TLS; it has so long.
+REASON_S = 0.1
 
 # Large frames and windows are worth two to three times the throughput on batches of megabytes. The daemon allows
 # pings this often, also on an idle connection, so that a dead peer is noticed before a block arrives.
@@ -91,6 +105,21 @@ def channel_options(name: str = "", *, watch_health: bool = False) -> list[tuple
 def may_retry(code: grpc.StatusCode) -> bool:
     """Whether the same request may succeed later."""
     return code in _PASSING
+
+
+def again_after_s(
+    retry: Retry | None, code: grpc.StatusCode, trailers: Any, attempt: int, left_s: float
+) -> float | None:
+    """Seconds until a call that failed is made again; None: it is not. `left_s`: until the caller's time is over."""
+    if retry is None or not may_retry(code) or attempt + 1 >= retry.attempts:
+        return None
+    delay_s = retry.delay_s(attempt, retry_after_s(trailers))
+    return delay_s if delay_s < left_s else None
+
+
+def nobody_answered(target: str, timeout_s: float, reason: str) -> str:
+    """The text of a DeadlineError. `reason`: what a call said that did not wait, if anything."""
+    return f"no daemon answered at {target} within {timeout_s:.3g} s" + (f": {reason}" if reason else "")
 
 
 def failure(code: grpc.StatusCode, problem: str, late: str = "the deadline passed") -> AdapterError:

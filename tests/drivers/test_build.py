@@ -206,7 +206,7 @@ def test_without_a_compiler_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ziglang" else find_spec(name))
-    with pytest.raises(DeviceUnavailableError, match=r"apt install g\+\+.*pip install verifier\[compiler\]"):
+    with pytest.raises(DeviceUnavailableError, match=r"apt install g\+\+.*pip install 'verifier\[compiler\]'"):
         find_compiler()
 
 
@@ -222,7 +222,7 @@ def test_without_nvrtc_it_says_what_to_install(monkeypatch):
             raise RuntimeError("no library")
 
     monkeypatch.setattr(_nvrtc, "_nvrtc", lambda: Missing())
-    with pytest.raises(DeviceUnavailableError, match=r"pip install verifier\[cuda\]"):
+    with pytest.raises(DeviceUnavailableError, match=r"pip install 'verifier\[cuda\]'"):
         compiler_id("sm_90")
 
 

@@ -70,7 +70,7 @@ def _serve(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_port_that_is_taken(daemon):
     result = _serve(f'server.listen=["{daemon.address}"]')
     assert result.returncode == 2
-    assert f"{daemon.address} cannot be opened" in result.stderr
+    assert f"server.listen: {daemon.address} cannot be opened: Address already in use" in result.stderr
 
 
 def test_the_check_of_settings_refuses_open_listeners():

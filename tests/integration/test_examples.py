@@ -112,6 +112,12 @@ def test_an_example_gives_the_verdicts(example, items, daemon):
     assert "served by sm2@" in result.stderr
 
 
+def test_the_items_that_come_with_the_guide(example, daemon):
+    result = verify(example, json.loads((EXAMPLES / "items.json").read_text()), daemon.address)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["valid", "valid", "invalid"]
+
+
 def test_with_certificates_on_both_sides(example, items, tls_daemon, certificates):
     own = ("--cert", certificates["cert"], "--key", certificates["key"])
     trusted = ("--ca", certificates["ca"], "--server-name", "localhost", tls_daemon.address)

@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import grpc
@@ -120,6 +122,27 @@ def test_administration_over_mutual_tls(guarded, tmp_path):
     records = [(r["actor"], r["operation"].rpartition("/")[2], r["outcome"]) for r in guarded.audit()]
     assert ("CN=root, says alice", "load") in {record[:2] for record in records}
     assert ("OU=validators,CN=a", "Unload", "DeniedError") in records
+
+
+def test_the_command_line_administers_over_mutual_tls(guarded, tmp_path, capfd):
+    def plugins(subject: str, *more: str) -> tuple[int, str]:
+        files = guarded.authority.write(tmp_path, subject)
+        tls = (f"--tls-ca={files['tls_client_ca_file']}", f"--tls-certificate={files['tls_certificate_file']}")
+        command = [sys.executable, "-m", "verifier", "plugin", "list", f"--address={guarded.admin_address}", "--json"]
+        done = subprocess.run([*command, *tls, *more], check=False, timeout=TIMEOUT_S)
+        captured = capfd.readouterr()
+        return done.returncode, captured.out + captured.err
+
+    key = f"--tls-key={tmp_path / 'key.pem'}"
+    status, text = plugins("CN=root", key)
+    assert status == 0
+    assert json.loads(text)["instances"][0]["label"].startswith("parity@")
+    status, text = plugins("CN=nobody", key)
+    assert status == 1
+    assert text.startswith("PERMISSION_DENIED: this call needs the role admin")
+    status, text = plugins("CN=root", "--tls-key=none")
+    assert (status, text) == (1, "none: No such file or directory\n")
+    assert plugins("CN=root")[0] == 2  # a certificate without its key
 
 
 def test_a_denied_call_is_counted_logged_under_its_name_and_audited(guarded):

@@ -137,7 +137,7 @@ def test_undecided_is_not_an_issuer_and_not_invalid(shared, daemon):
 def test_no_daemon_is_an_error_and_no_verdict(shared, run, format_, name):
     result = run("--format", format_, "--timeout", "0.1", shared / "real" / name, address="127.0.0.1:1")
     assert result.exit_code == 2
-    assert "DeadlineError: no daemon answered at 127.0.0.1:1" in result.output
+    assert "error: no daemon answered at 127.0.0.1:1" in result.output
     assert "issuer" not in result.output
     assert "signatures" not in result.output
 
@@ -303,3 +303,15 @@ def test_options_of_the_formats(ecdsa, shared, tmp_path):
     assert result.exit_code == 2
     assert "txid:index" in result.stderr
     assert str(spent) in result.stderr.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("format_", "content"), [("ethereum", b""), ("fabric", b""), ("chainmaker", b""), ("fisco", b"[]")]
+)
+def test_a_file_with_nothing_in_it_is_no_success(tmp_path, format_, content):
+    path = tmp_path / "nothing"
+    path.write_bytes(content)
+    with MockVerifier() as daemon:
+        result = block_app()("--format", format_, path, "--address", daemon.target)
+    assert result.exit_code == 2
+    assert f"cannot be read: at byte 0: no block and no transaction is in it ({path})" in result.output

@@ -11,6 +11,7 @@ from node_adapter.client import (
     MockVerifier,
     VerifierClient,
 )
+from node_adapter.client._mock import _Servicer
 from node_adapter.errors import (
     AnswerError,
     CapacityError,
@@ -93,6 +94,26 @@ def test_the_daemons_retry_delay_is_honoured(connect):
         assert len(daemon.requests) == 1
 
 
+@pytest.mark.parametrize("code", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE])
+def test_a_daemon_that_is_full_at_the_first_question_is_asked_again(connect, monkeypatch, code):
+    left = [code, code]
+    answer = _Servicer.GetLimits
+
+    def full(self, request, context):
+        if left:
+            context.abort(left.pop(), "full")
+        return answer(self, request, context)
+
+    monkeypatch.setattr(_Servicer, "GetLimits", full)
+    with MockVerifier(by_first_byte) as daemon:
+        assert connect(daemon.target).call("verify", SCHEME, *batch([1, 2])).codes.tolist() == [1, 2]
+        assert not left
+        left += [code] * 9
+        with pytest.raises(UndecidedError, match="full"):
+            connect(daemon.target).call("verify", SCHEME, *batch([1, 2]))
+        assert len(left) == 6
+
+
 def test_the_deadline_ends_the_wait(connect):
     gate = threading.Event()
 
@@ -112,7 +133,7 @@ def test_the_deadline_ends_the_wait(connect):
 
 def test_no_daemon_at_all(connect):
     client = connect("127.0.0.1:1", timeout_s=0.3)
-    with pytest.raises(UndecidedError) as caught:
+    with pytest.raises(UndecidedError, match=r"no daemon answered at 127\.0\.0\.1:1 within .* refused") as caught:
         client.call("verify", SCHEME, *batch([1, 2]))
     assert caught.value.result.codes.tolist() == [0, 0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
@@ -144,6 +145,33 @@ def test_a_signed_bundle_loads_by_its_key(cli, fleet, options, make):
     registry.close()
 
 
+def test_a_folder_is_not_signed_and_nothing_is_left(cli, tmp_path):
+    cli("new", "checksum")
+    cli("keygen", "key")
+    text = cli("sign", "checksum", "--key", "key", status=1)
+    assert text == "checksum: a folder is not signed but its bundle: verifier plugin pack checksum\n"
+    assert cli("sign", "checksum", "--key", "none", status=1) == "none: No such file or directory\n"
+    cli("pack", "checksum", "--target", host_target(), "--output", "nowhere/a.bundle", status=1)
+    assert "checksum: Is a directory" in cli(
+        "pack", "checksum", "--target", host_target(), "-o", "checksum", status=1
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checksum", "key", "key.pub"]
+
+
+def test_pack_without_any_compiler_makes_no_empty_bundle(cli, tmp_path, monkeypatch):
+    cli("new", "checksum")
+    monkeypatch.setattr("verifier.cli._plugin_check._has_compiler", lambda target: False)
+    assert "neither a C++ compiler nor NVRTC" in cli("pack", "checksum", status=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["checksum"]
+
+
+def test_a_shipped_plugin_is_checked_and_packed_by_its_name(cli):
+    report = json.loads(cli("check", "sm3", "--target", host_target(), "--device", "cpu", "--json"))
+    assert report["runs"][0]["problem"] == ""
+    assert cli("pack", "sm3", "--target", host_target()).startswith("sm3-1.0.0.bundle: sm3@1.0.0 for ")
+    assert "where there are aes, aria," in cli("check", "sm9", status=1)
+
+
 def test_keygen_never_replaces(cli):
     cli("keygen", "site.key")
     before = Path("site.key").read_bytes()
@@ -187,6 +215,18 @@ def test_the_command_of_a_refusal_works(cli, daemon, fleet, options, make, tmp_p
 def test_no_daemon(cli, tmp_path):
     text = cli("list", "--address", f"unix:{tmp_path}/none.sock", status=1)
     assert "UNAVAILABLE: no daemon answers at unix:" in text
+
+
+def test_a_user_without_a_name(cli, daemon, monkeypatch):
+    """Containers run as numbers that no file of users has."""
+
+    def nameless():
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    cli("list")
+    cli("rollback", "sm9", status=1)
+    assert f"says {os.getuid()}@" in cli("audit")
 
 
 def test_errors_are_one_line_and_status_1(cli, daemon):

@@ -17,19 +17,19 @@ __all__ = ["check_listener", "is_private", "open_port", "somebody_listens", "spl
 _umask_lock = threading.Lock()
 
 
-def split_address(address: str) -> tuple[str, int]:
+def split_address(address: str, setting: str = "listen") -> tuple[str, int]:
     """host and port of "host:port" or "[v6]:port". Raises ConfigError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"listen: {address!r} is neither host:port nor unix:/path")
+        raise ConfigError(f"{setting}: {address!r} is neither host:port nor unix:/path")
     return host.strip("[]"), int(port)
 
 
-def is_private(address: str) -> bool:
+def is_private(address: str, setting: str = "listen") -> bool:
     """Whether only this host can reach an address: a Unix socket, or loopback."""
     if address.startswith("unix:"):
         return True
-    host, _ = split_address(address)
+    host, _ = split_address(address, setting)
     if host == "localhost":
         return True
     try:
@@ -40,7 +40,7 @@ def is_private(address: str) -> bool:
 
 def check_listener(setting: str, address: str, *, tls: bool, insecure: bool) -> None:
     """Raises ConfigError where others could reach the address and nothing protects it."""
-    if not (is_private(address) or tls or insecure):
+    if not (is_private(address, setting) or tls or insecure):
         raise ConfigError(
             f"{setting}: {address} can be reached from other hosts: {_remedy(setting.partition('.')[0])}"
         )
@@ -53,14 +53,20 @@ def _remedy(section: str) -> str:
 
 
 def open_port(
-    server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None, socket_mode: int = 0o660
+    server: grpc.Server,
+    address: str,
+    credentials: grpc.ServerCredentials | None,
+    socket_mode: int = 0o660,
+    setting: str = "listen",
 ) -> str:
-    """Opens an address and returns it with the port that was taken. A Unix socket has `socket_mode` from the moment
-    it exists, and no TLS. Raises ConfigError."""
+    """Opens an address of that setting and returns it with the port that was taken.
+
+    A Unix socket has `socket_mode` from the moment it exists, and no TLS. Raises ConfigError.
+    """
     try:
         if address.startswith("unix:"):
             path = Path(address.removeprefix("unix:").removeprefix("//"))
-            _prepare_socket(path)
+            _prepare_socket(path, setting)
             # The mask is the process's: held for the bind alone.
             with _umask_lock:
                 mask = os.umask(0o777 & ~socket_mode)
@@ -75,16 +81,29 @@ def open_port(
         else:
             port = server.add_secure_port(address, credentials)
     except OSError as error:
-        raise ConfigError(f"listen: {address} cannot be opened: {error.strerror}") from None
+        raise ConfigError(f"{setting}: {address} cannot be opened: {error.strerror}") from None
     except RuntimeError:
-        raise ConfigError(f"listen: {address} cannot be opened; is another process there?") from None
+        raise ConfigError(f"{setting}: {address} cannot be opened: {_why(address)}") from None
     return f"{address.rpartition(':')[0]}:{port}"
 
 
-def _prepare_socket(path: Path) -> None:
+def _why(address: str) -> str:
+    """What the system says of an address that gRPC could not open without saying why."""
+    host, port = split_address(address)
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "is another process there?"
+
+
+def _prepare_socket(path: Path, setting: str) -> None:
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     if somebody_listens(path):
-        raise ConfigError(f"listen: unix:{path} cannot be opened: another process answers there")
+        raise ConfigError(f"{setting}: unix:{path} cannot be opened: another process answers there")
     if path.is_socket():
         path.unlink()
 

@@ -73,7 +73,8 @@ class RpcServer:
         reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], self._server)
         credentials = listener.tls.credentials() if listener.tls else None
         self.addresses = tuple(
-            open_port(self._server, address, credentials, listener.socket_mode) for address in listener.addresses
+            open_port(self._server, address, credentials, listener.socket_mode, listener.setting)
+            for address in listener.addresses
         )
 
     @classmethod

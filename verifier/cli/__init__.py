@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+
+from verifier import __version__
 
 __all__ = ["app", "main"]
 
@@ -20,8 +23,18 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"verifier {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _logs_do_not_mix_with_results() -> None:
+def _logs_do_not_mix_with_results(
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     from verifier.telemetry import set_up_logs
 
     set_up_logs("warning", "console")
@@ -43,5 +56,7 @@ def _register(arguments: Sequence[str] = ()) -> None:
 
 def main() -> None:
     """The entry point of `verifier`."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that is not UTF-8 gets ? for a table's lines
+        sys.stdout.reconfigure(errors="replace")
     _register(sys.argv[1:])
     app()

@@ -78,8 +78,8 @@ def _file(client: VerifierClient, path: Path, read: Reader, console: Console, br
             for record, verdicts in zip(file.records[start:], file.verdicts[start:], strict=True):
                 _print_record(console, record, verdicts, brief)
             progress.update(bar, completed=max((record.stop for record in records), default=0))
-    if not file.records and not file.error:
-        file.error = FormatError(0, f"there is nothing in it ({path})")
+    if not file.records and file.error is None:  # an empty file is no ledger whose every signature is valid
+        file.error = FormatError(0, f"no block and no transaction is in it ({path})")
     _print_totals(console, file)
     return file
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from verifier.cli import _plugin_check, _plugin_template
+from verifier.cli._console import text_of
 from verifier.cli._plugin_tune import assignments, tune_
 from verifier.drivers.build import host_target
 from verifier.errors import ManifestError, VerifierError
@@ -23,6 +25,7 @@ from verifier.manifest import DEFAULT, Choice
 from verifier.registry import (
     PluginSource,
     bundle_bytes,
+    find_source,
     offers,
     plugin_paths,
     read_bundle,
@@ -61,12 +64,12 @@ def new(
     try:
         made = _plugin_template.write(name, folder)
     except (ValueError, OSError) as error:
-        raise _fail(str(error)) from None
+        raise _fail(text_of(error)) from None
     typer.echo(f"{made} is made. Next: verifier plugin check {made}")
 
 
 def check(
-    plugin: Annotated[Path, typer.Argument(help="A plugin's folder or bundle.")],
+    plugin: Annotated[str, typer.Argument(help="A plugin's folder or bundle, or a shipped plugin's name.")],
     target: Annotated[list[str] | None, typer.Option(help="Build only for these: sm_90, x86-64-v3, ...")] = None,
     device: Annotated[list[str] | None, typer.Option(help="Run only on these devices: cuda:0, cpu, ...")] = None,
     variant: Annotated[
@@ -80,7 +83,7 @@ def check(
 
     Reports build time, size, and each GPU kernel's registers and spills. Status 1 where anything is wrong.
     """
-    source = _read(plugin)
+    source = _find(plugin)
     try:
         choices = _choices(source, variant or [""], assignments(tunable or ()))
     except ManifestError as error:
@@ -103,7 +106,7 @@ def check(
 
 
 def pack(
-    plugin: Annotated[Path, typer.Argument(help="A plugin's folder.")],
+    plugin: Annotated[str, typer.Argument(help="A plugin's folder, or a shipped plugin's name.")],
     target: Annotated[
         list[str] | None,
         typer.Option(help="Build for these; compute_80 is PTX. Default: every target available, and PTX."),
@@ -114,11 +117,13 @@ def pack(
 
     Two packs of one tree with the same compilers are equal byte for byte.
     """
-    source = _read(plugin)
+    source = _find(plugin)
     builds = _plugin_check.build_all(source, target or _plugin_check.default_pack_targets())
     for build in builds:
         if build.problem:
             raise _fail(build.problem)
+    if not builds:
+        raise _fail("there is neither a C++ compiler nor NVRTC to build with: `verifier devices` says how to get one")
     images = {build.target: build.image for build in builds if build.image is not None}
     path = output or Path(f"{source.name}-{source.version}.bundle")
     bundle = dataclasses.replace(source, images=images, signature=None)
@@ -138,8 +143,11 @@ def keygen(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     public_path = path.with_name(path.name + ".pub")
-    _create(path, private, 0o600)
-    _create(public_path, public, 0o644)
+    try:
+        _create(path, private, 0o600)
+        _create(public_path, public, 0o644)
+    except OSError as error:
+        raise _fail(text_of(error)) from None
     typer.echo(
         f"{path} is secret. Daemons that may load what it signs name {public_path} in plugins.public_key_files"
     )
@@ -153,10 +161,14 @@ def sign_(
     """Sign a bundle. A signature that it bears already is replaced."""
     try:
         private = serialization.load_pem_private_key(key.read_bytes(), None)
-    except (OSError, ValueError, TypeError) as error:
+    except OSError as error:
+        raise _fail(text_of(error)) from None
+    except (ValueError, TypeError) as error:
         raise _fail(f"{key}: not a private key without a password: {error}") from None
     if not isinstance(private, Ed25519PrivateKey):
         raise _fail(f"{key}: not an Ed25519 key")
+    if bundle.is_dir():
+        raise _fail(f"{bundle}: a folder is not signed but its bundle: verifier plugin pack {bundle}")
     source = _read(bundle)
     path = output or bundle
     _write(path, bundle_bytes(sign(source, private)), 0o644)
@@ -225,6 +237,14 @@ def _read(path: Path) -> PluginSource:
         raise _fail(str(error)) from None
 
 
+def _find(plugin: str) -> PluginSource:
+    """By path or, where there is none, by a shipped plugin's name."""
+    try:
+        return find_source(Path(plugin) if Path(plugin).exists() else plugin, ())
+    except VerifierError as error:
+        raise _fail(str(error)) from None
+
+
 def _write(path: Path, data: bytes, mode: int) -> None:
     """In place by one rename, so that whoever watches sees a whole file."""
     scratch = path.with_name(f".{path.name}.new")
@@ -233,14 +253,13 @@ def _write(path: Path, data: bytes, mode: int) -> None:
         _create(scratch, data, mode)
         scratch.replace(path)
     except OSError as error:
-        raise _fail(str(error)) from None
+        with suppress(OSError):
+            scratch.unlink()
+        raise _fail(f"{path}: {error.strerror}") from None
 
 
 def _create(path: Path, data: bytes, mode: int) -> None:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    except OSError as error:
-        raise _fail(f"{path}: {error.strerror}") from None
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
 

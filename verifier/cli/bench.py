@@ -104,7 +104,10 @@ def bench(
 def counts(
     write: Annotated[bool, typer.Option("--write", help="Keep them as the shipped kernels' counts.")] = False,
 ) -> None:
-    """Count the field operations of an item, by the kernel source itself, compiled for this CPU."""
+    """Count the field operations of an item, by the kernel source itself, compiled for this CPU.
+
+    Example: verifier bench counts
+    """
     from verifier.bench.counts import count_all, write_counts
     from verifier.registry import shipped_folder
 
@@ -136,7 +139,10 @@ def plot(
     results: Annotated[list[Path], typer.Argument(help="Files of JSON lines, or folders of them.")],
     folder: Annotated[Path, typer.Option(help="Where index.html and the plots go.")] = Path("bench-plots"),
 ) -> None:
-    """Draw results: a page that needs nothing else, and each plot as SVG and PNG."""
+    """Draw results: a page that needs nothing else, and each plot as SVG and PNG.
+
+    Example: verifier bench plot results.jsonl --folder plots
+    """
     from verifier.bench.records import read_records, records_in
 
     try:

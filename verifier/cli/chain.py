@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from node_adapter.errors import AdapterError
-from verifier.cli._console import progress_on, widened
+from verifier.cli._console import complain, progress_on, widened
 from verifier.errors import VerifierError
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ Each seed is one run on a simulated clock: f of the 3f + 1 validators are byzant
 network is parted, nodes and daemons crash. No forged transaction may come on an honest chain, no two honest nodes may
 have different blocks, nothing committed may be lost, and all must be well some time after the storm. Signatures are
 verified by the plugin on this machine's CPU. Ends with 1 if a promise was broken.
+
+Examples:
+
+    verifier chain storm --seeds 20
+
+    verifier chain storm --validators 7 --first 1000 --seeds 100 --quiet
 """
 
 
@@ -224,5 +230,5 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (AdapterError, VerifierError) as error:
-        Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
+        complain(error)
         raise typer.Exit(EXIT_FAILED) from None

@@ -20,6 +20,7 @@ from verifier.cli._cipher_job import FileJob
 from verifier.cli._cipher_key import KeyFormat
 from verifier.cli._cipher_names import CipherFileError, parse_algorithm
 from verifier.cli._cipher_session import Target
+from verifier.cli._console import complain
 from verifier.errors import VerifierError
 
 __all__ = ["register"]
@@ -145,6 +146,8 @@ def list_(
     """List the ciphers: sizes of keys, blocks and initial vectors in bytes, and modes.
 
     With --target also which of them the daemon has loaded.
+
+    Example: verifier cipher list --target 127.0.0.1:50051
     """
     with _failures():
         loaded = {}
@@ -185,7 +188,7 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except (CipherFileError, AdapterError, VerifierError, OSError) as error:
-        Console(stderr=True).print(f"[red]error[/red]: {_text(error)}", highlight=False, soft_wrap=True)
+        complain(_text(error))
         raise typer.Exit(EXIT_NOT_AUTHENTIC if isinstance(error, AuthenticationError) else EXIT_FAILED) from None
 
 

@@ -28,7 +28,7 @@ from node_adapter.chain import (
 )
 from node_adapter.client import AsyncVerifierClient, VerifierClient
 from node_adapter.errors import AdapterError
-from verifier.cli._console import progress_on
+from verifier.cli._console import complain, progress_on
 from verifier.cli._local import daemon_address
 from verifier.errors import VerifierError
 
@@ -63,23 +63,35 @@ def register(app: typer.Typer) -> None:
         Its clients sign transfers with SM2 and spoil a share of them; its validators agree on blocks (PBFT), verify
         every transaction through the daemon, and must reject exactly the spoilt ones. Half-way one validator crashes;
         at the end it comes back and catches up. Ends with 0 if all went well, 1 if not, 2 if the daemon failed.
+
+        Examples:
+
+          verifier demo
+
+          verifier demo --validators 7 --blocks 50 --loss 0.05 --delay 0.02
+
+          verifier demo --address 127.0.0.1:50051 --json
         """
         console = Console(quiet=as_json)
-        errors = Console(stderr=True)
         try:
             with progress_on(console) as progress:
                 total = blocks * transactions
-                bar = progress.add_task("signing transactions (once; kept in the cache)", total=total)
-                pool = make_pool(
-                    seed,
-                    total,
-                    fault_share=faults,
-                    progress=lambda done, _: progress.update(bar, completed=done),
+                start = (
+                    f"the daemon at {address} answers" if address else "a daemon starts (plugins are compiled once)"
                 )
-                progress.update(bar, completed=total)
+                bar = progress.add_task(start, total=1)
                 with daemon_address(address, ("sm2", "ecdsa")) as target:
                     _check_daemon(target)
-                    bar = progress.add_task(f"{validators} validators build blocks", total=total)
+                    progress.update(bar, completed=1)
+                    bar = progress.add_task("signing transactions (once; kept in the cache)", total=total)
+                    pool = make_pool(
+                        seed,
+                        total,
+                        fault_share=faults,
+                        progress=lambda done, _: progress.update(bar, completed=done),
+                    )
+                    progress.update(bar, completed=total)
+                    bar = progress.add_task(f"{validators} validators build blocks", total=total + _MALFORMED)
                     report = asyncio.run(
                         _run(
                             target,
@@ -93,14 +105,14 @@ def register(app: typer.Typer) -> None:
                         )
                     )
         except (AdapterError, VerifierError) as error:
-            errors.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
+            complain(error)
             raise typer.Exit(EXIT_FAILED) from None
         figures = summary(report, pool.signed)
         if as_json:
             typer.echo(json.dumps(figures, indent=2))
         _print(console, figures)
         for mismatch in report.mismatches[:20]:
-            errors.print(f"[red]mismatch[/red]: {mismatch}", highlight=False, soft_wrap=True)
+            complain(mismatch, "mismatch")
         raise typer.Exit(0 if report.ok else EXIT_MISMATCH)
 
 

@@ -28,6 +28,8 @@ def _devices(
     """List the devices of this machine, the compilers for them, the libraries for the CPU, and what is missing.
 
     Ends with status 1 where no device can be used.
+
+    Example: verifier devices --json
     """
     devices = probe_devices()
     providers = {device.id: _providers(device) for device in devices}

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from node_adapter.errors import AdapterError
 from node_adapter.formats import fisco
+from verifier.cli._console import complain
 from verifier.cli._formats import BlockFormat, ChainId, Crypto, Reader, SpentFile, block_reader, read_file
 from verifier.errors import VerifierError
 
@@ -49,7 +50,7 @@ def export_(
 ) -> None:
     """Write every signature of these files to Parquet, ready for `verifier ledger verify`.
 
-    verifier ledger export --format ethereum --out ledger blocks-*.rlp
+    Example: verifier ledger export --format ethereum --out ledger blocks-*.rlp
 
     Ends with 0 when all files were read to their end. 2: one broke off; what came before is in the dataset, and
     `verify` says so, too.
@@ -72,7 +73,7 @@ def export_(
                 progress.console.print(text, highlight=False, soft_wrap=True)
                 if error:
                     broken = True
-                    Console(stderr=True).print(f"[red]cannot be read[/red]: {error}", soft_wrap=True)
+                    complain(error, "cannot be read")
     raise typer.Exit(EXIT_FAILED if broken else 0)
 
 
@@ -120,6 +121,8 @@ def verify(
 ) -> None:
     """Verify every signature of a dataset. A run that was cut off goes on where it stopped when it is started again.
 
+    Examples:
+
     verifier ledger verify ledger
     verifier ledger verify ledger --device cuda:0 --report /tmp/report
     verifier ledger verify ledger --ray auto
@@ -132,6 +135,7 @@ def verify(
     with _failures():
         from node_adapter.ledger import Checkpoint, Options, plan_dataset, write_report
 
+        dataset.stat()  # a misspelt name gets no report
         with console.status("reading the files' digests") as status:
             plan = plan_dataset(dataset, lambda path: status.update(f"read {path.name}"))
         options = Options(tuple(device or ("auto",)), ray, cpus)
@@ -208,8 +212,8 @@ def _failures() -> Iterator[None]:
         extra = {"pyarrow": "bulk", "ray": "cluster"}.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        Console(stderr=True).print(f"{error.name} is missing: pip install 'verifier\\[{extra}]'", soft_wrap=True)
+        complain(f"{error.name} is missing: pip install 'verifier[{extra}]'")
         raise typer.Exit(EXIT_FAILED) from None
     except (AdapterError, VerifierError, OSError, ValueError) as error:
-        Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
+        complain(error)
         raise typer.Exit(EXIT_FAILED) from None

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import datetime
-import getpass
 import json
-import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-import grpc
 import typer
 from google.protobuf.json_format import MessageToDict
 from rich.console import Console
 from rich.table import Table
 
 from verifier.cli import _plugin_files
+from verifier.cli._admin import DEFAULT_ADDRESS, Address, AdminListener, TlsCa, TlsCertificate, TlsKey, ask
 from verifier.cli._plugin_tune import assignments
-from verifier.config import default_admin_address
-from verifier.v1 import admin_pb2, admin_pb2_grpc
+from verifier.v1 import admin_pb2
 
 __all__ = ["register"]
 
-DEFAULT_ADDRESS = default_admin_address()
 SHORT_DIGEST = 12
 PIPED_WIDTH = 240  # columns of a table that no terminal bounds
 
@@ -32,10 +27,6 @@ app = typer.Typer(
     help="Manage the plugins of a running daemon, and make, check, pack, sign and lock plugins.", no_args_is_help=True
 )
 
-Address = Annotated[
-    str,
-    typer.Option("--address", "-a", envvar="VERIFIER_ADMIN_ADDRESS", help="The daemon's admin listener."),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plugin = Annotated[str, typer.Argument(help="name, name@version or name@version#generation.")]
 
@@ -50,9 +41,15 @@ def _example(text: str) -> str:
 
 
 @app.command("list", epilog=_example("verifier plugin list --json"), rich_help_panel="Running daemon")
-def list_(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def list_(
+    address: Address = DEFAULT_ADDRESS,
+    ca: TlsCa = None,
+    certificate: TlsCertificate = None,
+    key: TlsKey = None,
+    as_json: AsJson = False,
+) -> None:
     """List every instance, also failed and unloaded ones."""
-    answer = _call(address, lambda stub: stub.List(admin_pb2.ListPluginsRequest()))
+    answer = ask(AdminListener(address, ca, certificate, key), lambda stub: stub.List(admin_pb2.ListPluginsRequest()))
     rows = [
         (
             i.label,
@@ -80,6 +77,9 @@ def load(
     variant: Annotated[str, typer.Option(help="Of the manifest; default: none. Left out: as configured.")] = "",
     tunable: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the manifest.")] = None,
     address: Address = DEFAULT_ADDRESS,
+    ca: TlsCa = None,
+    certificate: TlsCertificate = None,
+    key: TlsKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Load a plugin and, if every device gives every known answer, make it the default."""
@@ -92,7 +92,7 @@ def load(
         variant=variant,
         tunables=assignments(tunable or ()),
     )
-    _change(address, as_json, lambda stub: stub.Load(request))
+    _change(AdminListener(address, ca, certificate, key), as_json, lambda stub: stub.Load(request))
 
 
 @app.command(epilog=_example("verifier plugin unload sm2@1.0.0 --wait"), rich_help_panel="Running daemon")
@@ -101,45 +101,98 @@ def unload(
     wait: Annotated[bool, typer.Option("--wait", help="Until its memory is free.")] = False,
     timeout_s: Annotated[float, typer.Option(min=0, help="How long it may drain; 0: the daemon's default.")] = 0.0,
     address: Address = DEFAULT_ADDRESS,
+    ca: TlsCa = None,
+    certificate: TlsCertificate = None,
+    key: TlsKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Take instances out: no new batches, and freed when the last one in flight is answered."""
     request = admin_pb2.UnloadPluginRequest(plugin=plugin, wait=wait, timeout_s=timeout_s)
-    _change(address, as_json, lambda stub: stub.Unload(request))
+    _change(AdminListener(address, ca, certificate, key), as_json, lambda stub: stub.Unload(request))
 
 
 @app.command(epilog=_example("verifier plugin reload sm2"), rich_help_panel="Running daemon")
-def reload(plugin: Plugin, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def reload(
+    plugin: Plugin,
+    address: Address = DEFAULT_ADDRESS,
+    ca: TlsCa = None,
+    certificate: TlsCertificate = None,
+    key: TlsKey = None,
+    as_json: AsJson = False,
+) -> None:
     """Load a served plugin again from where it came from, even if nothing changed."""
-    _change(address, as_json, lambda stub: stub.Reload(admin_pb2.ReloadPluginRequest(plugin=plugin)))
+    _change(
+        AdminListener(address, ca, certificate, key),
+        as_json,
+        lambda stub: stub.Reload(admin_pb2.ReloadPluginRequest(plugin=plugin)),
+    )
 
 
 @app.command(epilog=_example("verifier plugin activate sm2@1.1.0"), rich_help_panel="Running daemon")
-def activate(plugin: Plugin, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def activate(
+    plugin: Plugin,
+    address: Address = DEFAULT_ADDRESS,
+    ca: TlsCa = None,
+    certificate: TlsCertificate = None,
+    key: TlsKey = None,
+    as_json: AsJson = False,
+) -> None:
     """Make a loaded instance its plugin's default."""
-    _change(address, as_json, lambda stub: stub.Activate(admin_pb2.ActivatePluginRequest(plugin=plugin)))
+    _change(
+        AdminListener(address, ca, certificate, key),
+        as_json,
+        lambda stub: stub.Activate(admin_pb2.ActivatePluginRequest(plugin=plugin)),
+    )
 
 
 @app.command(epilog=_example("verifier plugin rollback sm2"), rich_help_panel="Running daemon")
-def rollback(plugin: Plugin, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def rollback(
+    plugin: Plugin,
+    address: Address = DEFAULT_ADDRESS,
+    ca: TlsCa = None,
+    certificate: TlsCertificate = None,
+    key: TlsKey = None,
+    as_json: AsJson = False,
+) -> None:
     """Return to the instance that the active one replaced."""
-    _change(address, as_json, lambda stub: stub.Rollback(admin_pb2.RollbackPluginRequest(plugin=plugin)))
+    _change(
+        AdminListener(address, ca, certificate, key),
+        as_json,
+        lambda stub: stub.Rollback(admin_pb2.RollbackPluginRequest(plugin=plugin)),
+    )
 
 
 @app.command(epilog=_example("verifier plugin confirm sm2"), rich_help_panel="Running daemon")
-def confirm(plugin: Plugin, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def confirm(
+    plugin: Plugin,
+    address: Address = DEFAULT_ADDRESS,
+    ca: TlsCa = None,
+    certificate: TlsCertificate = None,
+    key: TlsKey = None,
+    as_json: AsJson = False,
+) -> None:
     """Keep the active instance for good: what it replaced is let go of."""
-    _change(address, as_json, lambda stub: stub.Confirm(admin_pb2.ConfirmPluginRequest(plugin=plugin)))
+    _change(
+        AdminListener(address, ca, certificate, key),
+        as_json,
+        lambda stub: stub.Confirm(admin_pb2.ConfirmPluginRequest(plugin=plugin)),
+    )
 
 
 @app.command(epilog=_example("verifier plugin history sm2"), rich_help_panel="Running daemon")
 def history(
     plugin: Annotated[str, typer.Argument(help="name or name@version; all where left out.")] = "",
     address: Address = DEFAULT_ADDRESS,
+    ca: TlsCa = None,
+    certificate: TlsCertificate = None,
+    key: TlsKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what became of every instance, oldest first."""
-    answer = _call(address, lambda stub: stub.History(admin_pb2.PluginHistoryRequest(plugin=plugin)))
+    answer = ask(
+        AdminListener(address, ca, certificate, key),
+        lambda stub: stub.History(admin_pb2.PluginHistoryRequest(plugin=plugin)),
+    )
     rows = [(_time(t.at_unix_ms), t.label, _state(t.state), t.reason) for t in answer.transitions]
     _print(answer, as_json, ("time", "plugin", "state", "reason"), rows)
 
@@ -148,10 +201,15 @@ def history(
 def audit(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="The newest so many.")] = 100,
     address: Address = DEFAULT_ADDRESS,
+    ca: TlsCa = None,
+    certificate: TlsCertificate = None,
+    key: TlsKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Show who did what, oldest first."""
-    answer = _call(address, lambda stub: stub.Audit(admin_pb2.AuditRequest(limit=limit)))
+    answer = ask(
+        AdminListener(address, ca, certificate, key), lambda stub: stub.Audit(admin_pb2.AuditRequest(limit=limit))
+    )
     rows = [
         (_time(r.at_unix_ms), r.actor, r.operation, r.label or r.target, r.outcome, r.digest[:SHORT_DIGEST], r.detail)
         for r in answer.records
@@ -162,41 +220,13 @@ def audit(
 _plugin_files.add_commands(app)
 
 
-def _change(address: str, as_json: bool, call: Callable[[Any], Any]) -> None:
-    answer = _call(address, call)
+def _change(daemon: AdminListener, as_json: bool, call: Callable[[Any], Any]) -> None:
+    answer = ask(daemon, call)
     if as_json:
         typer.echo(json.dumps(MessageToDict(answer, preserving_proto_field_name=True), indent=2))
     else:
         reason = f" ({answer.reason})" if answer.reason else ""
         typer.echo(f"{answer.label} is {_state(answer.state)}{reason}, digest {answer.digest}")
-
-
-def _call(address: str, call: Callable[[Any], Any]) -> Any:
-    """Calls the daemon; an error is one line on standard error and status 1."""
-    with _stub(address) as stub:
-        try:
-            return call(stub)
-        except grpc.RpcError as error:
-            code, details = error.code(), error.details()
-            if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in str(details):
-                details = f"no daemon answers at {address} (its admin.listen, or --address): {details}"
-            typer.echo(f"{code.name}: {details}", err=True)
-            raise typer.Exit(1) from None
-
-
-class _SaysWho(grpc.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]  # generic in its stubs only
-    """Adds who is asking, for the audit. The daemon records it as a claim beside what it knows itself."""
-
-    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
-        who = f"{getpass.getuser()}@{socket.gethostname()}"
-        metadata = [*(details.metadata or ()), ("verifier-actor", who.encode("ascii", "replace").decode())]
-        return continuation(details._replace(metadata=metadata), request)
-
-
-@contextmanager
-def _stub(address: str) -> Iterator[Any]:
-    with grpc.insecure_channel(address) as channel:
-        yield admin_pb2_grpc.PluginAdminStub(grpc.intercept_channel(channel, _SaysWho()))  # type: ignore[no-untyped-call]
 
 
 def _print(answer: Any, as_json: bool, headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:

@@ -178,5 +178,6 @@ def _settings(file: Path | None, assignments: list[str] | None, flags: list[tupl
 
 
 def _fail(error: VerifierError) -> NoReturn:
-    print(f"verifier: {error}", file=sys.stderr)
+    for problem in str(error).splitlines():
+        print(f"verifier: {problem}", file=sys.stderr)
     raise typer.Exit(2)

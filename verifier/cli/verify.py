@@ -19,8 +19,10 @@ from node_adapter.errors import AdapterError, FormatError
 from node_adapter.formats import fisco
 from verifier.cli._blocks import verify_blocks
 from verifier.cli._certificates import CertificateOptions, needed_plugins, read_certificates, verify_certificates
+from verifier.cli._console import complain
 from verifier.cli._formats import BlockFormat, ChainId, Crypto, SpentFile, block_plugins, block_reader
 from verifier.cli._local import daemon_address
+from verifier.cli._tls import credentials
 from verifier.errors import VerifierError
 
 __all__ = ["Format", "register"]
@@ -87,7 +89,16 @@ def register(app: typer.Typer) -> None:
         signature in DER and signer.
 
         Ends with 0 if every signature is valid and every certificate has an issuer among the files. 1: something is
-        not validly signed, or cannot be verified. 2: a file cannot be read to its end, or no daemon answers.
+        not validly signed, or cannot be verified. 2: a file cannot be read to its end, nothing is in it, or no daemon
+        answers.
+
+        Examples:
+
+          verifier verify --format ethereum --brief mainnet-00000-5ec1ffb8.era1
+
+          verifier verify --format bitcoin --spent spent.json block
+
+          verifier verify --format x509 --json ca.crt node.crt
         """
         console = Console(quiet=as_json)
         options = CertificateOptions(
@@ -96,7 +107,7 @@ def register(app: typer.Typer) -> None:
 
         with _failures():
             connect = partial(
-                _client, address, timeout_s=timeout, credentials=_credentials(tls_ca, tls_certificate, tls_key)
+                _client, address, timeout_s=timeout, credentials=credentials(tls_ca, tls_certificate, tls_key)
             )
             if format_ is Format.x509:
                 certificates = read_certificates(files)
@@ -126,21 +137,11 @@ def _client(
         yield client
 
 
-def _credentials(ca: Path | None, certificate: Path | None, key: Path | None) -> grpc.ChannelCredentials | None:
-    """Raises OSError where a file cannot be read."""
-    if (certificate is None) != (key is None) or (certificate and not ca):
-        raise typer.BadParameter("a certificate needs its key and --tls-ca", param_hint="--tls-certificate")
-    if ca is None:
-        return None
-    return grpc.ssl_channel_credentials(*(path.read_bytes() if path else None for path in (ca, key, certificate)))
-
-
 @contextmanager
 def _failures() -> Iterator[None]:
     """Turns what goes wrong into a message and the exit status."""
     try:
         yield
     except (AdapterError, VerifierError, OSError) as error:
-        what = "cannot be read" if isinstance(error, FormatError | OSError) else type(error).__name__
-        Console(stderr=True).print(f"[red]{what}[/red]: {error}", highlight=False, soft_wrap=True)
+        complain(error, "cannot be read" if isinstance(error, FormatError | OSError) else "error")
         raise typer.Exit(EXIT_FAILED) from None

@@ -13,6 +13,7 @@ import structlog
 
 from verifier.drivers._driver import Image
 from verifier.errors import ConfigError
+from verifier.folders import cache_folder
 
 __all__ = ["ImageCache", "default_cache_folder", "image_key"]
 
@@ -24,8 +25,7 @@ _log = structlog.get_logger(__name__)
 
 def default_cache_folder() -> Path:
     """verifier/images under the user's cache folder ($XDG_CACHE_HOME, or ~/.cache)."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "verifier" / "images"
+    return cache_folder() / "images"
 
 
 def image_key(
@@ -57,7 +57,10 @@ class ImageCache:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = folder.stat()
         except OSError as error:
-            raise ConfigError(f"image cache {folder}: {error}") from None
+            raise ConfigError(
+                f"image cache {folder}: {error.strerror}; XDG_CACHE_HOME, or plugins.cache_folder of a daemon, names "
+                "another folder"
+            ) from None
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise ConfigError(f"image cache {folder}: others may write to it; make it yours with mode 0700")
 

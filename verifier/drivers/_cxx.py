@@ -80,7 +80,7 @@ def _find(cxx: str, path: str) -> Compiler:
         if found is not None:
             return found
     raise DeviceUnavailableError(
-        "cpu: no C++ compiler: install one with `apt install g++` or `pip install verifier[compiler]`"
+        "cpu: no C++ compiler: install one with `apt install g++` or `pip install 'verifier[compiler]'`"
     )
 
 

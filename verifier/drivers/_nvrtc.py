@@ -12,7 +12,7 @@ __all__ = ["compile_cubin", "nvrtc_version"]
 
 # no-source-include: the working folder is no place to include from.
 _OPTIONS = ("--std=c++17", "--generate-line-info", "--device-int128", "--no-source-include", "--ptxas-options=-v")
-_MISSING = "NVRTC is missing: install it with `pip install verifier[cuda]`"
+_MISSING = "NVRTC is missing: install it with `pip install 'verifier[cuda]'`"
 
 
 def nvrtc_version() -> str:

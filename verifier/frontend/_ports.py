@@ -36,7 +36,9 @@ class HeldPorts:
             held.bind(taken)
         except OSError as error:
             problem = error.strerror or str(error)
-            raise ConfigError(f"listen: {address} cannot be opened: {problem}; is another process there?") from None
+            raise ConfigError(
+                f"server.listen: {address} cannot be opened: {problem}; is another process there?"
+            ) from None
         return f"{address.rpartition(':')[0]}:{taken[1]}"
 
     def close(self) -> None:

@@ -112,7 +112,7 @@ def parse_answers(manifest: Manifest, data: bytes, where: str) -> tuple[Group, .
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise ManifestError(f"{where}: {place}: {first['msg']}") from None
+        raise ManifestError(": ".join(filter(None, (where, place, first["msg"])))) from None
     groups = tuple(_build(manifest, group, f"{where}: groups.{i}") for i, group in enumerate(answers.groups))
     have = {group.operation_index for group in groups}
     for index, operation in enumerate(manifest.operations):

@@ -86,16 +86,20 @@ def find_source(what: str | Path, folders: Sequence[Path]) -> PluginSource:
         raise NotFoundError("plugin", f"{what[:200]!r} is neither name, name@version, nor a path")
     name, version = match.groups()
     searched = [*folders, shipped_folder()]
-    found = [
-        (number, -order, path)
+    there = [
+        (*_name_and_version(path), -order, path)
         for order, folder in enumerate(searched)
         for path in plugin_paths(folder)
-        for candidate, number in [_name_and_version(path)]
-        if candidate == name and version in (None, ".".join(map(str, number)))
     ]
+    found = [entry for entry in there if entry[0] == name and version in (None, ".".join(map(str, entry[1])))]
     if not found:
-        raise NotFoundError("plugin", f"{what} is not in {', '.join(map(str, searched))}")
-    return read_source(max(found)[2])
+        names = ", ".join(sorted({entry[0] for entry in there} - {""}))
+        raise NotFoundError(
+            "plugin",
+            f"{what} is not in {', '.join(map(str, searched))}, where there are {names}; "
+            "one that lies elsewhere is named by its path",
+        )
+    return read_source(max(found)[3])
 
 
 def _name_and_version(path: Path) -> tuple[str, tuple[int, ...]]:

@@ -63,7 +63,7 @@ export class Verifier {
   // An item that is undecided is not invalid: verify it again, here or elsewhere.
   async verify(scheme, items, { timeoutMs = 30_000, priority = "PRIORITY_POOL" } = {}) {
     const deadline = Date.now() + timeoutMs;
-    const limits = await this.#call("getLimits", {}, deadline);
+    const limits = await this.#repeat(deadline, () => this.#call("getLimits", {}, deadline));
     const chunks = cut(items, Math.min(limits.preferredItems || limits.maxItems, limits.maxItems));
     const answers = await Promise.all(chunks.map((chunk) => this.#verifyChunk(scheme, chunk, priority, deadline)));
     return {
@@ -76,15 +76,22 @@ export class Verifier {
     const [input, signature, key] = ["input", "signature", "key"].map((name) => column(items.map((item) => item[name])));
     const request = { items: items.length, scheme, input, signature, key, priority };
     const sent = await columnsDigest([input, signature, key]);
-    for (let attempt = 1; ; attempt++) {
+    return this.#repeat(deadline, async () => {
       request.requestId = String(this.nextId++);
+      const answer = await this.#call("verify", request, deadline);
+      if (answer.requestId !== request.requestId || answer.items !== items.length || !sent.equals(answer.columnsDigest)) {
+        throw new Error("the answer belongs to another request");
+      }
+      const verdict = (_, i) => (!bit(answer.decided, i) ? "undecided" : bit(answer.valid, i) ? "valid" : "invalid");
+      return { verdicts: items.map(verdict), servedBy: answer.servedBy };
+    });
+  }
+
+  // Tries again while the daemon is full or away.
+  async #repeat(deadline, ask) {
+    for (let attempt = 1; ; attempt++) {
       try {
-        const answer = await this.#call("verify", request, deadline);
-        if (answer.requestId !== request.requestId || answer.items !== items.length || !sent.equals(answer.columnsDigest)) {
-          throw new Error("the answer belongs to another request");
-        }
-        const verdict = (_, i) => (!bit(answer.decided, i) ? "undecided" : bit(answer.valid, i) ? "valid" : "invalid");
-        return { verdicts: items.map(verdict), servedBy: answer.servedBy };
+        return await ask();
       } catch (error) {
         const wait = Math.random() * Math.min(2000, 50 * 2 ** attempt); // all callers at once would fill it again
         const passing = [RESOURCE_EXHAUSTED, UNAVAILABLE].includes(error.code);

@@ -2,7 +2,8 @@
 
     python verify.py [--ca FILE] [--cert FILE --key FILE] [--server-name NAME] TARGET < items.json
 
-items.json is [{"message": "hex", "signature": "hex, DER", "key": "hex, x || y"}, ...]; one verdict a line comes out.
+items.json is [{"message": "hex", "signature": "hex, DER", "key": "hex, x || y"}, ...]; one verdict a line comes out,
+and the status is 1 where nobody answered.
 --ca: speak TLS with a daemon whose certificate this authority signed; --cert and --key: show one's own.
 """
 
@@ -57,8 +58,10 @@ def main() -> int:
     for valid, decided in zip(verdicts.valid, verdicts.decided, strict=True):
         # An item that is not decided is not invalid: verify it again, here or elsewhere.
         print("undecided" if not decided else "valid" if valid else "invalid")
-    print(f"served by {', '.join(verdicts.served_by)}", file=sys.stderr)
-    return 0
+    for failure in verdicts.failures:
+        print(f"undecided: {failure}", file=sys.stderr)
+    print(f"served by {', '.join(verdicts.served_by) or 'nobody'}", file=sys.stderr)
+    return 1 if verdicts.failures else 0
 
 
 if __name__ == "__main__":
