@@ -8,7 +8,8 @@ leave the fast formulas: SM2's with t = n - 6, which only its signer can choose.
 anything is timed.
 
 With --libraries: unknown keys only, by the plugin's own source, with the library that it names for CPUs, and by other
-libraries, in turns, so that what else the machine does meets all of them. SM2 of digests and of messages.
+libraries, in turns, so that what else the machine does meets all of them. SM2 of digests and of messages, secp256k1
+with raw and with compressed keys, and recovered ones.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import argparse
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -27,13 +28,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from verifier.bench.enrolled import enroll_keys, enrolled_columns  # noqa: E402
-from verifier.bench.peers import peers_for  # noqa: E402
+from verifier.bench.peers import coincurve_recover, peers_for  # noqa: E402
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.bench.rig import Rig, Slot, columns_of  # noqa: E402
 from verifier.bench.signatures import make_crafted, make_signatures, sm2_hash  # noqa: E402
 from verifier.drivers.build import host_target  # noqa: E402
 from verifier.manifest import load_manifest  # noqa: E402
-from verifier.model import Bytes  # noqa: E402
+from verifier.model import Bytes, Column  # noqa: E402
 from verifier.registry import offers  # noqa: E402
 from verifier.schemes import DEFAULT_SM2_USER_ID  # noqa: E402
 
@@ -63,16 +64,18 @@ def rate(rig: Rig, slot: Slot, codes: Bytes, runs: int) -> float:
     return slot.items / min(seconds)
 
 
+Contender = tuple[str, int, Callable[[], object], dict[str, str]]  # case, items, a run, settings
+
+
 def beside_libraries(algorithm: str, messages: bool, items: int, runs: int) -> Iterator[Record]:
-    """The source, the source with a provider, and every peer: a record each, in `runs` turns. Rates are of processor
-    time; medians and spreads as in all records."""
+    """The source, the source with a provider, and every peer: a record each."""
     made = make_signatures(algorithm, items, hashed=sm2_hash if messages else None)
     name = f"{CASES[algorithm]}-verify-{'messages' if messages else 'unknown'}-cpu"
     parameters = {"input_kind": "MESSAGE"} if messages else {}
     constant = DEFAULT_SM2_USER_ID if messages else b""
     folder = ROOT / "plugins" / PLUGINS[algorithm]
     manifest = load_manifest(folder)
-    contenders: list[tuple[str, int, Callable[[], None], dict[str, str]]] = []
+    contenders: list[Contender] = []
     with ExitStack() as opened:
         offered = [o for o in offers(manifest, host_target()) if o.library and algorithm != "ECDSA_SECP256K1"]
         for offer in (None, *offered):
@@ -90,16 +93,55 @@ def beside_libraries(algorithm: str, messages: bool, items: int, runs: int) -> I
             if peer(part) != part.items:
                 sys.exit(f"{peer_name}: wrong answers")
             contenders.append((f"{name}-{peer_name}", part.items, functools.partial(peer, part), {}))
-        seconds: list[list[float]] = [[] for _ in contenders]
-        for _ in range(runs):
-            for (_, _, run, _), times in zip(contenders, seconds, strict=True):
-                started = time.thread_time()
-                run()
-                times.append(time.thread_time() - started)
+        yield from in_turns(contenders, rig, runs, ("parsing", "hashing") if messages else ("parsing",))
+
+
+def points_beside_libraries(items: int, runs: int) -> Iterator[Record]:
+    """What needs a root for each item on secp256k1: compressed keys, and keys that are recovered."""
+    made = make_signatures("ECDSA_SECP256K1", items)
+    points = np.hstack([made.keys[:, 63:] & 1 | 2, made.keys[:, :32]])
+    columns = columns_of(made)
+    compressed = {**columns, "key": Column.fixed("key", points.ravel(), 33, items)}
+    signatures = np.hstack([made.signatures, made.recovery[:, None]])
+    signed = {"input": columns["input"], "signature": Column.fixed("signature", signatures.ravel(), 65, items)}
+    peer = coincurve_recover()
+    for case, operation, given, parameters in (
+        ("secp256k1-verify-compressed-cpu", "verify", compressed, {"key_encoding": "SEC1_COMPRESSED"}),
+        ("secp256k1-recover-cpu", "recover", signed, {}),
+    ):
+        with open_rig("ECDSA_SECP256K1", "", {}) as rig:
+            slot = rig.fill(operation, "ECDSA_SECP256K1", given, items, parameters)
+            rig.run(slot)
+            if not np.array_equal(slot.codes, made.codes):
+                sys.exit("wrong answers")
+            contenders: list[Contender] = [(case, items, functools.partial(rig.run, slot), {})]
+            if operation == "recover" and peer is not None:
+                if peer(made) != items:
+                    sys.exit("coincurve: wrong answers")
+                contenders.append((f"{case}-coincurve", items, functools.partial(peer, made), {}))
+            yield from in_turns(contenders, rig, runs, ("parsing",))
+
+
+def in_turns(contenders: Sequence[Contender], rig: Rig, runs: int, includes: Sequence[str]) -> Iterator[Record]:
+    """A record each, of `runs` turns. Rates are of processor time; medians and spreads as in all records."""
+    seconds: list[list[float]] = [[] for _ in contenders]
+    for _ in range(runs):
+        for (_, _, run, _), times in zip(contenders, seconds, strict=True):
+            started = time.thread_time()
+            run()
+            times.append(time.thread_time() - started)
     for (case, count, _, named), times in zip(contenders, seconds, strict=True):
         settings = {**named, "threads": 1, "clock": "thread", **load_average()}
-        includes = ("parsing", "hashing") if messages else ("parsing",)
         yield Record.of_times(case, rig.info, count, times, count, includes=includes, settings=settings)
+
+
+def every_record(algorithm: str, items: int, runs: int) -> Iterator[Record]:
+    """Of one algorithm, with --libraries."""
+    yield from beside_libraries(algorithm, False, items, runs)
+    if algorithm == "SM2":
+        yield from beside_libraries(algorithm, True, items, runs)
+    if algorithm == "ECDSA_SECP256K1":
+        yield from points_beside_libraries(items, runs)
 
 
 def main() -> None:
@@ -115,12 +157,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.libraries:
         for algorithm in options.algorithm or PLUGINS:
-            for messages in (False, True) if algorithm == "SM2" else (False,):
-                for record in beside_libraries(algorithm, messages, options.items, options.runs):
-                    provider = str(record.settings.get("provider", ""))
-                    print(f"{record.case} {provider}: {record.rate / 1e3:.1f} k/s, {record.spread:.0%}", flush=True)
-                    if options.output:
-                        append_records(options.output, [record])
+            for record in every_record(algorithm, options.items, options.runs):
+                provider = str(record.settings.get("provider", ""))
+                print(f"{record.case} {provider}: {record.rate / 1e3:.1f} k/s, {record.spread:.0%}", flush=True)
+                if options.output:
+                    append_records(options.output, [record])
         return
     for algorithm in options.algorithm or PLUGINS:
         made = make_signatures(algorithm, options.items, keys=options.keys)

@@ -14,7 +14,7 @@ from typing import Any
 from verifier.bench.crypto_mb_peer import crypto_mb
 from verifier.bench.signatures import SignatureSet
 
-__all__ = ["Peer", "peers_for"]
+__all__ = ["Peer", "coincurve_recover", "peers_for"]
 
 Peer = Callable[[SignatureSet], int]
 
@@ -77,6 +77,34 @@ def _coincurve(algorithm: str) -> Peer | None:
         return valid
 
     return verify
+
+
+def coincurve_recover() -> Peer | None:
+    """Recovery by libsecp256k1: how many items' keys come out as they are. None where it is not installed."""
+    try:
+        import coincurve.context
+        from coincurve._libsecp256k1 import ffi, lib
+    except ImportError:
+        return None
+    context = coincurve.context.GLOBAL_CONTEXT.ctx
+    buffer, size, public = ffi.new("unsigned char[65]"), ffi.new("size_t *"), ffi.new("secp256k1_pubkey *")
+    pair = ffi.new("secp256k1_ecdsa_recoverable_signature *")
+
+    def recover(items: SignatureSet) -> int:
+        right = 0
+        rows = zip(items.digests, items.signatures, items.recovery, items.keys, strict=True)
+        for digest, signature, number, key in rows:
+            parse = lib.secp256k1_ecdsa_recoverable_signature_parse_compact
+            if not parse(context, pair, signature.tobytes(), int(number)):
+                continue
+            if not lib.secp256k1_ecdsa_recover(context, public, pair, digest.tobytes()):
+                continue
+            size[0] = 65
+            lib.secp256k1_ec_pubkey_serialize(context, buffer, size, public, lib.SECP256K1_EC_UNCOMPRESSED)
+            right += ffi.buffer(buffer, 65)[1:] == key.tobytes()
+        return right
+
+    return recover
 
 
 def _der(signature: bytes) -> bytes:
