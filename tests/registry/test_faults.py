@@ -291,3 +291,27 @@ def test_an_unload_during_the_test_of_a_restart_holds_up_no_other(registry, flee
     until(lambda: "cpu:0" in status(registry, other.label).devices, "the other plugin is back")
     until(lambda: status(registry, gone.label).state is State.UNLOADED, "the unloaded one is freed")
     assert worker.instances == {other.id}
+
+
+def test_an_instance_that_is_missing_on_a_worker_is_brought_there_once(registry, fleet, served, monkeypatch):
+    """A worker comes up while a load ends: both would bring it there, and a second load leaks the first."""
+    worker, instance = fleet["cpu:0"], registry.resolve("verify", "PARITY").instance
+    with registry._book.lock:
+        instance.workers = tuple(other for other in instance.workers if other is not worker)
+    worker.unload(instance.id)
+    load, loads, second = worker.load, [], threading.Event()
+
+    def slow(*arguments):
+        loads.append(arguments)
+        if len(loads) == 2:
+            second.set()
+        second.wait(1.0)
+        load(*arguments)
+
+    monkeypatch.setattr(worker, "load", slow)
+    registry._supervision._changed(worker)
+    registry._supervision.check_all(instance)
+    until(lambda: worker in instance.workers, "it is back")
+    with ThreadPoolExecutor(1) as pool:  # whatever else was begun is over when this is
+        pool.submit(registry._supervision._restore, worker, None).result(WAIT_S)
+    assert len(loads) == 1
