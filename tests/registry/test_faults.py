@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from _clock import Clock
 from _waiting import until
 
 from verifier.errors import BackendError, BuildError, PluginError, SelfTestError
 from verifier.model import Batch, Code, Column
 from verifier.registry import Registry, State
+from verifier.registry._faults import FaultCounter
 from verifier.workers import Fleet, WorkerOptions
 
 WAIT_S = 60
@@ -125,6 +127,20 @@ def test_a_fault_that_several_may_have_done_is_counted_for_none(registry, fleet,
         registry._supervision._faulted(fleet["cpu:0"], [other.id], lost)
     assert status(registry, other.label).devices == ("cpu:1",)
     still_serves()
+
+
+def test_faults_are_counted_within_a_window_and_forgotten_after_it():
+    clock = Clock()
+    counter = FaultCounter(2, 10.0, clock)
+    assert [counter.count((1, "cpu:0")), counter.count((1, "cpu:1"))] == [False, False]
+    clock.now += 10.0
+    assert counter.count((1, "cpu:0"))
+    clock.now += 10.1
+    assert not counter.count((1, "cpu:0"))
+    for instance in range(2, 1000):  # swaps of a plugin that faults now and then, for years
+        clock.now += 10.1
+        assert not counter.count((instance, "cpu:0"))
+    assert len(counter._times) == 1
 
 
 def test_a_quarantined_version_gives_way_to_the_one_before(registry, make, served, still_serves, break_down):
