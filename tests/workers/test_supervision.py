@@ -14,7 +14,7 @@ from _waiting import until
 
 from verifier.drivers.fake import Fault
 from verifier.errors import BackendError, DeviceUnavailableError
-from verifier.workers import Worker, WorkerState
+from verifier.workers import Worker, WorkerState, _process
 
 WAIT_S = 60.0
 BATCH = variable_batch(random_values(500, 3))
@@ -229,6 +229,36 @@ def test_a_device_that_will_not_open_is_tried_again(start, tmp_path):
     assert worker.errors["start"] == 1
     assert worker.errors["died"] == 2
     assert watch.faults == []  # no instance had to do with it
+
+
+@pytest.mark.parametrize("scarce", ["memory", "thread"])
+def test_a_device_comes_back_though_there_is_no_memory_or_thread_at_first(start, monkeypatch, scarce):
+    worker, watch = start()
+    failures = [MemoryError("none left"), MemoryError("none left")]
+    spawn, begin, made = _process.spawn_worker, threading.Thread.start, []
+
+    def spawn_later(*arguments):
+        if scarce == "memory" and failures:
+            raise failures.pop()
+        made.append(spawn(*arguments))
+        return made[-1]
+
+    def begin_later(thread):
+        if scarce == "thread" and failures and thread.name.endswith("results"):
+            failures.pop()
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(_process, "spawn_worker", spawn_later)
+    monkeypatch.setattr(threading.Thread, "start", begin_later)
+    os.kill(worker.pid, signal.SIGKILL)
+    watch.wait_up(2)
+    works(worker)
+    assert worker.errors["start"] == 2
+    assert worker.restarts == 3
+    *given_up, (last, _, _) = made
+    assert last.pid == worker.pid
+    assert all(popen.returncode == -signal.SIGKILL and control.closed for popen, control, _ in given_up)
 
 
 def test_a_worker_that_is_down_refuses_and_says_why(start):
