@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -50,6 +51,7 @@ def test_a_process_that_cannot_be_made_is_tried_again_and_leaves_nothing(monkeyp
 
     monkeypatch.setattr(_supervisor.subprocess, "Popen", no_process)
     monkeypatch.setattr(_supervisor, "_BACK_OFF_S", 0.001)
+    gc.collect()  # what earlier tests left is not counted, for it may go meanwhile
     before = len(list(Path("/proc/self/fd").iterdir()))
     owner = Owner()
     front_end = _FrontEnd(owner, 0, ())
@@ -60,7 +62,7 @@ def test_a_process_that_cannot_be_made_is_tried_again_and_leaves_nothing(monkeyp
     assert len(set(owner.unmapped)) == 3
     with pytest.raises(BackendError, match=r"front end 0 cannot be started: .*Resource temporarily unavailable"):
         front_end.first.result(0)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 RUBBISH = """

@@ -19,6 +19,13 @@ def rng():
     return np.random.default_rng(7)
 
 
+@pytest.fixture(autouse=True)
+def hashed_alike(monkeypatch):
+    """Hashes are the same in every run: by others a key now and then finds both of its buckets taken."""
+    odd = np.random.default_rng(7)
+    monkeypatch.setattr("verifier.keys._promotion._odd", lambda: odd.integers(0, 2**63, dtype=np.uint64) * 2 + 1)
+
+
 def test_a_sketch_never_counts_too_little(rng):
     sketch = _Sketch()
     hashes = rng.integers(1, 2**64, 300, np.uint64)
@@ -69,9 +76,7 @@ def test_keys_of_one_hash_have_two_places(rng):
 
 
 @pytest.fixture
-def promoting(fresh, rng, monkeypatch):
-    """Hashes are the same in every run: by others a key now and then finds both of its buckets taken."""
-    monkeypatch.setattr("verifier.keys._promotion._odd", lambda: rng.integers(0, 2**63, dtype=np.uint64) * 2 + 1)
+def promoting(fresh):
     promotion = Promotion(fresh.tables, 20)
     return fresh, KeyScheduler(fresh.scheduler, fresh.registry, fresh.tables, promotion)
 
