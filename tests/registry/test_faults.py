@@ -143,6 +143,22 @@ def test_faults_are_counted_within_a_window_and_forgotten_after_it():
     assert len(counter._times) == 1
 
 
+def test_an_audit_on_a_full_disk_keeps_nobody_from_quarantine(registry, fleet, make, served, monkeypatch):
+    other = registry.load(make("new", version="1.1.0"))
+    lost = BackendError("illegal address", sticky=True)
+    full = os.open("/dev/full", os.O_WRONLY)
+    with monkeypatch.context() as patch:
+        patch.setattr(registry._audit, "_file", full)
+        for worker in fleet.workers:
+            for _ in range(registry.options.quarantine_faults):
+                registry._supervision._faulted(worker, [other.id], lost)
+        registry.denied("somebody", "Load", "needs the role admin")
+    os.close(full)
+    assert status(registry, other.label).state is State.FAILED
+    assert status(registry, served.label).active
+    assert [r.operation for r in registry.audit()][-4:] == ["quarantine", "quarantine", "rollback", "Load"]
+
+
 def test_a_quarantined_version_gives_way_to_the_one_before(registry, make, served, still_serves, break_down):
     crash = "if (batch.inputs[0].offsets == 0 && value(batch.inputs[0], item).data[0] == 0xee) __builtin_trap();"
     folder = make(

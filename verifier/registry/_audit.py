@@ -12,9 +12,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+import structlog
+
 from verifier.errors import ConfigError
 
 __all__ = ["AuditLog", "AuditRecord"]
+
+_log = structlog.get_logger(__name__)
 
 MAX_RECORDS = 10_000  # kept for the listing; the file keeps all
 
@@ -68,8 +72,16 @@ class AuditLog:
         finally:
             self.append(record)
 
+    def note(self, record: AuditRecord) -> None:
+        """Adds a record of what the daemon did by itself: where it cannot be written, that is logged, and what has
+        to be done is done all the same."""
+        try:
+            self.append(record)
+        except OSError as error:
+            _log.error("audit_not_written", error=str(error), record=asdict(record))
+
     def append(self, record: AuditRecord) -> None:
-        """Adds a record."""
+        """Adds a record. Raises OSError."""
         line = (json.dumps(asdict(record), sort_keys=True) + "\n").encode()
         with self._lock:
             self._records.append(record)

@@ -162,7 +162,7 @@ class Supervision:
         return previous
 
     def _record(self, operation: str, instance: Instance, detail: str) -> None:
-        self._audit.append(
+        self._audit.note(
             AuditRecord(
                 time.time(), "daemon", operation, instance.plugin, instance.label, instance.digest, "OK", detail
             )
