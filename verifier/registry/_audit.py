@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -54,7 +55,7 @@ class AuditLog:
                 raise ConfigError(f"audit file {path}: {error.strerror}") from None
 
     def _end_line(self) -> None:
-        """Ends a line that a crash cut short, so that it does not swallow the next record."""
+        """Ends a line that a crash or a full disk cut short, so that it does not swallow the next record."""
         assert self._file is not None
         size = os.fstat(self._file).st_size
         if size and os.pread(self._file, 1, size - 1) != b"\n":
@@ -86,8 +87,11 @@ class AuditLog:
         with self._lock:
             self._records.append(record)
             if self._file is not None:
-                os.write(self._file, line)
+                self._end_line()
+                written = os.write(self._file, line)
                 os.fsync(self._file)
+                if written < len(line):  # the next record begins on a line of its own all the same
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def records(self, limit: int = MAX_RECORDS) -> list[AuditRecord]:
         """The newest `limit` records, oldest first."""
