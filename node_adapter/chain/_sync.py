@@ -73,6 +73,8 @@ class CatchUp:
 
     def answer(self, request: BlockRequest, peer: int) -> None:
         """Sends a peer what it asks for, as much as there is and one message holds."""
+        if not 0 < request.first <= self._ledger.height:  # a number that the disk cannot even look for, perhaps
+            return
         blocks = self._ledger.blocks(request.first, min(request.most, self._most))
         if blocks:
             self._host.send(peer, Blocks(blocks))
