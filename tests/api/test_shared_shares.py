@@ -11,7 +11,7 @@ import pytest
 
 from verifier.api import SharedLimits, SharedRegions, _shared_listener
 from verifier.api._shared_listener import SharedMemoryListener
-from verifier.errors import CapacityError, RequestError
+from verifier.errors import CapacityError, ConfigError, RequestError
 
 PAGE = 4096
 
@@ -94,6 +94,17 @@ def test_a_user_with_its_share_of_connections_leaves_room_for_others(tmp_path, r
     for connection in connections:
         connection.close()
     listener.close()
+
+
+def test_a_socket_that_was_left_is_taken_over_and_a_file_is_not(tmp_path, regions):
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(str(tmp_path / "memory.sock"))
+    left.close()
+    SharedMemoryListener(tmp_path / "memory.sock", 0o600, regions, lambda _region: None).close()
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(ConfigError, match=r"shared_memory\.listen: .*notes cannot be opened"):
+        SharedMemoryListener(tmp_path / "notes", 0o600, regions, lambda _region: None)
+    assert (tmp_path / "notes").read_text() == "mine"
 
 
 @pytest.mark.parametrize("scarce", ["descriptor", "thread"])

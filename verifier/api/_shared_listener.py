@@ -82,7 +82,8 @@ class SharedMemoryListener:
             path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             if somebody_listens(path):
                 raise ConfigError(f"shared_memory.listen: {path} cannot be opened: another process answers there")
-            path.unlink(missing_ok=True)
+            if path.is_socket():  # what else is there is not ours to remove, and `bind` says so
+                path.unlink()
             # Nobody can connect before `listen`, and by then the mode is right.
             self._socket.bind(str(path))
             path.chmod(mode)
