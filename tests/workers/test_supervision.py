@@ -15,6 +15,7 @@ from _waiting import until
 from verifier.drivers.fake import Fault
 from verifier.errors import BackendError, DeviceUnavailableError
 from verifier.workers import Worker, WorkerState, _process
+from verifier.workers._messages import Problem
 
 WAIT_S = 60.0
 BATCH = variable_batch(random_values(500, 3))
@@ -229,6 +230,21 @@ def test_a_device_that_will_not_open_is_tried_again(start, tmp_path):
     assert worker.errors["start"] == 1
     assert worker.errors["died"] == 2
     assert watch.faults == []  # no instance had to do with it
+
+
+def test_a_device_that_will_not_open_is_told_from_a_process_that_died(make_worker, monkeypatch):
+    """However late the parent is to hear why."""
+    error = Problem.error
+
+    def later(problem):
+        threading.Event().wait(0.5)
+        return error(problem)
+
+    monkeypatch.setattr(Problem, "error", later)
+    worker = make_worker("fake:0", driver={"faults": [Fault("register", error="busy")]})
+    with pytest.raises(BackendError, match="busy"):
+        worker.start()
+    assert worker.errors == {"start": 1}
 
 
 @pytest.mark.parametrize("scarce", ["memory", "thread"])
