@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakSet
 
 import structlog
 
-from verifier.registry import InstanceStatus, Registry, State
+from verifier.registry import Instance, InstanceStatus, Registry, State
 from verifier.scheduling import Scheduler, measure
 from verifier.telemetry import Metrics
 from verifier.workers import Fleet, Worker, WorkerState
@@ -36,7 +37,7 @@ class Keeper:
         self._served = served
         self._metrics = metrics
         self._measures = measures
-        self._measured: set[int] = set()
+        self._measured: WeakSet[Instance] = WeakSet()  # weak: a daemon that swaps for years has had many
         self._changed = threading.Event()
         self._closing = False
         self._scheduler: Scheduler | None = None
@@ -90,6 +91,6 @@ class Keeper:
         if not self._measures:
             return
         for instance in active:
-            if instance.id not in self._measured and instance.workers and not self._closing:
-                self._measured.add(instance.id)
+            if instance not in self._measured and instance.workers and not self._closing:
+                self._measured.add(instance)
                 measure(scheduler, instance, instance.answers)

@@ -55,19 +55,26 @@ class CatchUp:
         self._ledger, self._scheme, self._most = ledger, scheme, most
         self._timeout_s, self._retry_s = timeout_s, retry_s
         self._asked: tuple[int, Handle] | None = None
+        self._passed_over: set[int] = set()  # peers that were asked and gave nothing
 
     def behind(self, peer: int) -> None:
-        """A peer has blocks that this node lacks."""
-        if self._asked is None:
+        """A peer says that it has blocks which this node lacks. One that says so and gives none is passed over for
+        the others: it could keep this node from asking anybody else."""
+        if self._asked is None and peer < len(self._membership) and peer not in self._passed_over:
             first = self._ledger.height + 1
-            self._asked = peer, self._host.call_later(self._timeout_s, self._forget)
+            self._asked = peer, self._host.call_later(self._timeout_s, lambda: self._gave_nothing(peer))
             self._host.send(peer, BlockRequest(first, self._most))
 
-    def _forget(self) -> None:
+    def _gave_nothing(self, peer: int) -> None:
         self._asked = None
+        self._passed_over.add(peer)
+        if len(self._passed_over) > self._membership.faulty:  # one of them is correct, and its answer was lost
+            self._passed_over.clear()
 
     def answer(self, request: BlockRequest, peer: int) -> None:
         """Sends a peer what it asks for, as much as there is and one message holds."""
+        if not 0 < request.first <= self._ledger.height:  # a number that the disk cannot even look for, perhaps
+            return
         blocks = self._ledger.blocks(request.first, min(request.most, self._most))
         if blocks:
             self._host.send(peer, Blocks(blocks))
@@ -90,7 +97,7 @@ class CatchUp:
             offered.append(committed)
             height, tip = block.height, block.hash
         if not offered:
-            self._forget()
+            self._gave_nothing(peer)
             return
         commits = [commit for committed in offered for commit in committed.certificate]
         question = Question.commits(commits, self._membership)
@@ -110,7 +117,7 @@ class CatchUp:
         if transactions:
             ask(self._host, Question.transactions(Point.SYNC, self._scheme, transactions), self._retry_s, use)
         else:
-            self._forget()
+            self._gave_nothing(peer)
 
     def _verified(self, peer: int, certified: Sequence[Committed], codes: Codes) -> None:
         valid = iter((codes == Code.VALID).tolist())
@@ -129,6 +136,6 @@ class CatchUp:
                 )
                 return
             self._node.commit(committed, state)
-        self._forget()
+        self._asked = None
         if self._ledger.height > before and len(certified) == self._most:
             self.behind(peer)

@@ -13,6 +13,8 @@ from node_adapter.ledger._outcome import Outcome
 
 __all__ = ["Checkpoint"]
 
+_BEGIN = b'{"path":"'  # of every line, as Outcome writes it
+
 
 class Checkpoint:
     """An append-only file of outcomes, a line each, on the disk before `add` returns. Raises OSError, ValueError.
@@ -50,9 +52,15 @@ class Checkpoint:
             try:
                 outcome = Outcome.from_line(line.decode())
             except (ValueError, KeyError, TypeError, AttributeError):
-                raise ValueError(f"{self.path}: line {number} is no checkpoint line; name another file") from None
+                raise self._another(number) from None
             self._done[outcome.digest, outcome.row_group] = outcome
+        rest = data[kept:].rstrip(b"\0")  # which a file system may leave where power failed
+        if not (rest.startswith(_BEGIN) or _BEGIN.startswith(rest)):
+            raise self._another(data.count(b"\n") + 1)
         return kept
+
+    def _another(self, number: int) -> ValueError:
+        return ValueError(f"{self.path}: line {number} is no checkpoint line; name another file")
 
     def find(self, digest: str, row_group: int, plugins: Mapping[str, str]) -> Outcome | None:
         """What is known of a row group under the plugins that would verify it now."""

@@ -23,7 +23,7 @@ from node_adapter.ledger._engine import MAX_BYTES, MAX_ITEMS, Engine
 from node_adapter.ledger._outcome import NOT_VERIFIABLE, Failure, Outcome, first_line
 from node_adapter.ledger._schema import read_calls
 from verifier.errors import VerifierError
-from verifier.model import BatchResult, Code
+from verifier.model import BatchResult, Code, bits_of
 
 __all__ = ["open_ledger", "verify_group"]
 
@@ -82,7 +82,8 @@ def _codes(engine: Engine, table: Any, calls: Sequence[Call]) -> tuple[npt.NDArr
         waiting += _submit(engine, calls[place], part, rows)
     for rows, future in waiting:
         result = future.result()
-        codes[rows] = result.codes
+        # What stages left as RETRY is no verdict either.
+        codes[rows] = np.where(bits_of(result.decided, result.items), result.codes, np.uint8(Code.UNDECIDED))
         if len(result.outputs) > 1:
             addresses[rows] = result.outputs[1][:, :ADDRESS_BYTES]
     _compare_signers(codes, addresses, table["signer"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -105,6 +106,27 @@ def test_deleting_gives_up_waiting_and_the_last_user_overwrites(keys):
     held.release()
     held.release()
     assert not any(memory(keys))
+
+
+def test_deleting_waits_for_its_own_key_alone(keys):
+    """The row of an overwritten key may be another's, which is being deleted too, before whoever waited looks."""
+    handle = keys.create("AES", KEY, "")
+    held = keys.use("key", [handle], "AES", "")
+    with ThreadPoolExecutor(1) as pool:
+        deleting = pool.submit(keys.delete, handle, "", 20.0)
+        while not keys._leaving.any():
+            time.sleep(0.001)
+        with keys._changed:  # so that it does not look before all this has happened
+            held.release()
+            second = keys.create("AES", KEY, "")
+            later = keys.use("key", [second], "AES", "")
+            with pytest.raises(KeyInUseError):
+                keys.delete(second, "", 0)
+        assert second & 0xFFFFF == handle & 0xFFFFF
+        try:
+            deleting.result(10)
+        finally:
+            later.release()
 
 
 def test_another_callers_key_is_not_found(keys):

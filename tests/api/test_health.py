@@ -156,3 +156,29 @@ def test_a_watcher_that_cannot_be_told_is_given_up():
         statuses, ends = Statuses(pool, 0), Ends()
         statuses.watch("a", ends.add, fail)
         assert statuses.watching() == 0
+
+
+def test_an_update_under_way_does_not_undo_the_end(health):
+    """Whoever tells of devices is not who stops the daemon: it is NOT_SERVING whichever of them is in between."""
+    told = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def mirror(operations, stopping):
+        told.append((dict(operations), stopping))
+        if operations:
+            begun.set()
+            assert go_on.wait(TIMEOUT_S)
+
+    health.mirror(mirror)
+    updating = threading.Thread(target=health.update, args=({"verify/SM2": ["cpu"]},))
+    stopping = threading.Thread(target=health.stopping)
+    updating.start()
+    assert begun.wait(TIMEOUT_S)
+    stopping.start()
+    stopping.join(0.5)  # which it need not be over in
+    go_on.set()
+    for thread in (updating, stopping):
+        thread.join(TIMEOUT_S)
+    assert health.state == "stopping"
+    assert set(health._statuses.all().values()) == {NOT_SERVING}
+    assert told[-1] == ({}, True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from verifier.api import SharedLimits, SharedRegions, _shared_listener
 from verifier.api._shared_listener import SharedMemoryListener
-from verifier.errors import CapacityError, RequestError
+from verifier.errors import CapacityError, ConfigError, RequestError
 
 PAGE = 4096
 
@@ -92,4 +93,47 @@ def test_a_user_with_its_share_of_connections_leaves_room_for_others(tmp_path, r
         assert connections[served].recv(4)
     for connection in connections:
         connection.close()
+    listener.close()
+
+
+def test_a_socket_that_was_left_is_taken_over_and_a_file_is_not(tmp_path, regions):
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(str(tmp_path / "memory.sock"))
+    left.close()
+    SharedMemoryListener(tmp_path / "memory.sock", 0o600, regions, lambda _region: None).close()
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(ConfigError, match=r"shared_memory\.listen: .*notes cannot be opened"):
+        SharedMemoryListener(tmp_path / "notes", 0o600, regions, lambda _region: None)
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+@pytest.mark.parametrize("scarce", ["descriptor", "thread"])
+def test_a_moment_of_scarcity_does_not_end_the_listener(tmp_path, regions, monkeypatch, scarce):
+    failures = [OSError(24, "Too many open files")] if scarce == "descriptor" else [RuntimeError("can't start")]
+    accept, start = socket.socket.accept, threading.Thread.start
+
+    def accept_later(listening: socket.socket) -> tuple[socket.socket, object]:
+        if scarce == "descriptor" and failures:
+            raise failures.pop()
+        return accept(listening)
+
+    def start_later(thread: threading.Thread) -> None:
+        if scarce == "thread" and failures and threading.current_thread() is not threading.main_thread():
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_later)
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    listener = SharedMemoryListener(tmp_path / "memory.sock", 0o600, regions, lambda _region: None)
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    for client in clients:
+        client.settimeout(20)
+        client.connect(str(tmp_path / "memory.sock"))
+    if scarce == "thread":
+        assert clients[0].recv(1) == b"", "a connection that nobody can serve is closed"
+    clients[1].sendall(b"\x00\x00\x00\x00")
+    assert clients[1].recv(4)
+    assert not failures
+    for client in clients:
+        client.close()
     listener.close()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import ssl
+from types import SimpleNamespace
 
 import pytest
 from _authority import Authority
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from verifier.api import Tls
+from verifier.api import Tls, _tls
 from verifier.api._tls import _Follower
 from verifier.errors import ConfigError
 
@@ -110,6 +112,24 @@ def test_a_key_that_comes_before_its_certificate(follow, authority, tmp_path):
     assert follower() is None
     files["tls_certificate_file"].write_bytes(certificate)
     assert follower() is not None
+    assert told == [False, True]
+
+
+def test_a_certificate_whose_time_has_not_come_is_taken_when_it_has(follow, authority, tmp_path, monkeypatch):
+    follower, _, told = follow
+    authority.write(tmp_path)  # valid from two hours ago on
+
+    class Earlier(datetime.datetime):
+        @classmethod
+        def now(cls, zone=None):
+            return datetime.datetime.now(zone) - datetime.timedelta(hours=3)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_tls, "datetime", SimpleNamespace(datetime=Earlier, UTC=datetime.UTC))
+        assert [follower() for _ in range(3)] == [None] * 3
+    assert told == [False]
+    assert follower() is not None
+    assert follower() is None
     assert told == [False, True]
 
 

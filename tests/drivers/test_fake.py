@@ -242,6 +242,21 @@ def test_a_delay_waits_and_goes_on():
     assert buffer.array[0] == 5
 
 
+def test_what_is_held_waits_for_its_file_to_go(tmp_path):
+    gate = tmp_path / "gate"
+    driver = open_with(Fault("fill", held=str(gate), times=0))
+    stream, buffer = driver.stream(), driver.allocate_managed(2)
+    stream.fill(buffer.address, 5, 1)
+    stream.synchronize()
+    gate.touch()
+    stream.fill(buffer.address + 1, 7, 1)
+    last = stream.record()
+    assert not last.reached()
+    gate.unlink()
+    last.synchronize()
+    assert buffer.array[:2].tolist() == [5, 7]
+
+
 def test_a_crash_ends_the_process(tmp_path):
     program = """
         from verifier.drivers import open_driver

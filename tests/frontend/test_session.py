@@ -9,7 +9,7 @@ import pytest
 
 from verifier.channel import Channel
 from verifier.errors import RequestError
-from verifier.frontend._messages import Call, Cancel, FromCore, FromFrontEnd, Span
+from verifier.frontend._messages import Call, Cancel, Counts, FromCore, FromFrontEnd, Span
 from verifier.frontend._session import Session
 from verifier.regions import Region
 from verifier.v1 import verifier_pb2 as pb
@@ -53,8 +53,13 @@ class FrontEnd:
         self._mine = Connection(ours.detach())
         self.channel = Channel(self._mine, FromCore)
         self._socket = Connection(theirs.detach())
+        self.told = lambda _: None
         self.session = Session(
-            Channel(self._socket, FromFrontEnd), self.region, self.operations, lambda _: None, lambda: None
+            Channel(self._socket, FromFrontEnd),
+            self.region,
+            self.operations,
+            lambda message: self.told(message),
+            lambda: None,
         )
         self.session.start()
 
@@ -139,3 +144,14 @@ def test_offsets_that_a_front_end_changes_later_are_those_that_were_checked(fron
     accepted.released()
     accepted.future.set_result(b"done")
     assert front_end.receive().id == 1
+
+
+def test_a_report_that_cannot_be_taken_ends_no_calls(front_end):
+    """An audit on a full disk, for instance: the front end itself is sound."""
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    front_end.told = full
+    front_end.channel.send(Counts())
+    front_end.settle()

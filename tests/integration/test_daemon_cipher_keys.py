@@ -90,11 +90,12 @@ def _found(pid: int, wanted: bytes) -> bool:
 
 
 def test_a_key_in_use_is_deleted_when_its_calls_are_done(tmp_path):
-    """The device takes its time for a batch: the first deletion has not that long, and the call is still answered."""
-    slow = {"call": "launch hight_cbc_encrypt", "times": 0, "delay_s": 1.5}
-    daemon = DaemonProcess(
-        tmp_path, ["hight"], "scheduling.measure=false", devices=("fake:0",), faults=[slow], cache=None
-    )
+    """The device takes longer for a batch than a deletion waits, and the call is still answered."""
+    gate = tmp_path / "gate"  # while it is there the batch is in flight
+    held = {"call": "launch hight_cbc_encrypt", "times": 0, "held": str(gate)}
+    options = ("scheduling.measure=false", "devices.batch_limit_s=60", "cipher.delete_wait_s=0.2")
+    daemon = DaemonProcess(tmp_path, ["hight"], *options, devices=("fake:0",), faults=[held], cache=None)
+    gate.touch()
     try:
         with CipherClient(daemon.address, timeout_s=60) as client, ThreadPoolExecutor(1) as pool:
             scheme = scheme_of(CipherAlgorithm.HIGHT, CipherMode.CBC)
@@ -102,10 +103,11 @@ def test_a_key_in_use_is_deleted_when_its_calls_are_done(tmp_path):
             call = pool.submit(client.encrypt, handle, scheme, bytes(1024), bytes(8))
             until(lambda: daemon.metrics().get('verifier_queue_items{plugin="hight"}'))
             with pytest.raises(NotServedError, match=rf"{handle} takes no new calls; 1 have it") as refused:
-                client.delete_key(handle, timeout_s=0.7)
+                client.delete_key(handle)
             assert refused.value.code == "FAILED_PRECONDITION"
             with pytest.raises(RefusedError, match=str(handle)):
                 client.encrypt(handle, scheme, bytes(8), bytes(8))
+            gate.unlink()
             assert call.result(60) == cbc(hight(bytes(16)), bytes(8), bytes(1024))
     finally:
         daemon.stop()

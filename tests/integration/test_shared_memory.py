@@ -207,10 +207,11 @@ def test_regions_are_bounded_in_number_and_bytes(daemon, address):
 
 def test_a_region_in_use_lives_until_its_batches_are_done(start, tmp_path, address):
     """Unregistered while a batch is in flight: the batch is finished; then the memory is gone everywhere."""
-    slow = {"call": "launch parity_decide", "device": "fake:0", "times": 0, "delay_s": 1.0}
-    daemon = start(
-        "server.processes=1", *settings(tmp_path), "scheduling.measure=false", devices=("fake:0",), faults=[slow]
-    )
+    gate = tmp_path / "gate"  # while it is there the batch is in flight
+    held = {"call": "launch parity_decide", "device": "fake:0", "times": 0, "held": str(gate)}
+    options = ("server.processes=1", "scheduling.measure=false", "devices.batch_limit_s=60")
+    daemon = start(*options, *settings(tmp_path), devices=("fake:0",), faults=[held])
+    gate.touch()
     registrar = Registrar(address)
     fd = memfd(MEMORY)
     data = digests(3000, seed=2)
@@ -221,6 +222,7 @@ def test_a_region_in_use_lives_until_its_batches_are_done(start, tmp_path, addre
     assert registrar.ask(unregister_region=region).code == 0
     assert refusal(daemon, shared_request(region, 3000))[0] is grpc.StatusCode.NOT_FOUND
     assert daemon.metrics()["verifier_shared_regions"] == 1
+    gate.unlink()
     assert_right(call.result(), data)
     (worker,) = daemon.workers()
     for pid in (daemon.process.pid, worker):

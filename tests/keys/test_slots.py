@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from verifier.keys import RESERVED_SLOTS, KeySet
 from verifier.keys._slots import Holds, Slots
+from verifier.keys._tables import AlgorithmTables
 from verifier.model import Column
 
 
@@ -140,3 +143,29 @@ def test_generations_skip_zero(slots):
     give(slots, keys, 0)
     serve(slots)
     assert named(keys) == [(RESERVED_SLOTS, 1)]
+
+
+def test_keys_count_as_enrolled_when_batches_go_by_them(monkeypatch):
+    """While many tables are built batches are told from time to time, and nobody is told otherwise."""
+    monkeypatch.setattr("verifier.keys._tables._PUBLISH_S", 1e9)
+    tables, keys = AlgorithmTables("SM2", RESERVED_SLOTS + 4, lambda: None), key_set(4)
+    device = SimpleNamespace(
+        built=np.zeros(RESERVED_SLOTS + 4, np.uint32),
+        worker=SimpleNamespace(device=SimpleNamespace(id="cpu")),
+        shape=SimpleNamespace(slot_bytes=1),
+    )
+    tables.devices = [device]
+    tables.want(keys, np.arange(4))
+    tables.assign(0.0)
+    device.built[RESERVED_SLOTS : RESERVED_SLOTS + 2] = tables.slots.generation[RESERVED_SLOTS]
+    tables.take_stock(at_once=True)
+    assert (tables.stats.enrolled, tables.stats.waiting) == (2, 2)
+    device.built[:] = tables.slots.generation
+    tables.take_stock(at_once=False)
+    assert np.count_nonzero(keys.view.names) == tables.stats.enrolled == 2
+    assert tables.stats.waiting == 2
+    tables.take_stock(at_once=True)
+    assert np.count_nonzero(keys.view.names) == tables.stats.enrolled == 4
+    tables.forget(keys)
+    tables.take_stock(at_once=False)
+    assert (tables.stats.enrolled, tables.stats.waiting) == (0, 0)

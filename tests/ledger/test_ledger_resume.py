@@ -76,12 +76,22 @@ def test_two_runs_cannot_write_one_checkpoint(tmp_path):
         assert done.find(OUTCOME.digest, 0, PLUGINS) == OUTCOME
 
 
-def test_a_file_of_something_else_is_not_touched(tmp_path):
+@pytest.mark.parametrize("notes", ["my notes\n", "my notes", '{"mine": 1}', "\0\1"])
+def test_a_file_of_something_else_is_not_touched(tmp_path, notes):
     path = tmp_path / "notes.txt"
-    path.write_text("my notes\n")
+    path.write_text(notes)
     with pytest.raises(ValueError, match=r"notes\.txt: line 1 is no checkpoint line; name another file"):
         Checkpoint(path)
-    assert path.read_text() == "my notes\n"
+    assert path.read_text() == notes
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_a_line_that_was_cut_off_anywhere_is_dropped(tmp_path, cut):
+    path = tmp_path / "checkpoint.jsonl"
+    path.write_text(OUTCOME.as_line()[:cut] + "\0" * (cut % 2))
+    with Checkpoint(path) as done:
+        done.add(OUTCOME)
+    assert path.read_text() == OUTCOME.as_line() + "\n"
 
 
 def command(dataset, report):

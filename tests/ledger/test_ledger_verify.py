@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from concurrent.futures import Future
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,10 @@ from Cryptodome.Hash import keccak
 from node_adapter.errors import LedgerError
 from node_adapter.formats import Record, Signed
 from node_adapter.ledger import SCHEMA, Checkpoint, Options, export, plan_dataset, totals, verify_dataset
+from node_adapter.ledger._groups import verify_group
 from node_adapter.ledger._schema import with_calls
 from verifier.bench.signatures import make_signatures
-from verifier.model import Code
+from verifier.model import BatchResult, Code
 
 CPU = Options(("cpu",))
 
@@ -185,6 +187,32 @@ def test_files_that_are_cut_or_no_parquet_are_named_and_the_rest_goes_on(tmp_pat
     assert [o.path for o in outcomes if o.error] == ["a.parquet", "b.parquet", "c.parquet"]
     assert all("\n" not in o.error for o in outcomes)
     assert outcomes[-1].counts == expected(made)
+
+
+class LeavesOpen:
+    """Stands for an engine whose device left the first item of every batch between two stages."""
+
+    def plugins(self, _calls):
+        return {"sm2": "digest"}
+
+    def submit(self, _call, _columns, start, stop):
+        items = stop - start
+        codes = np.full(items, Code.VALID, np.uint8)
+        codes[0] = Code.RETRY
+        decided = np.packbits(codes != Code.RETRY, bitorder="little")
+        done = Future()
+        done.set_result(BatchResult(items, decided, decided, codes))
+        return done
+
+
+def test_what_stages_left_open_is_undecided_and_asked_again(tmp_path):
+    blocks, _ = sm2_blocks(5)
+    export(blocks, tmp_path / "a.parquet")
+    (group,) = plan_dataset(tmp_path / "a.parquet").groups
+    outcome = verify_group(LeavesOpen(), group.path, group.name, group.digest, group.row_group)
+    assert outcome.counts == {"UNDECIDED": 1, "VALID": 4}
+    assert not outcome.decided
+    assert [failure.verdict for failure in outcome.failures] == ["UNDECIDED"]
 
 
 def test_other_parquet_files_are_refused_by_name(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from _chain import Counting, agree, members, settle, simulate
 
 from node_adapter.chain import Block, Ledger, NodeSettings, Point, Simulation, by_library, make_pool, requests_of
-from node_adapter.chain._messages import Blocks, Committed
+from node_adapter.chain._messages import BlockRequest, Blocks, Committed, Status
 from node_adapter.client import Algorithm
 from node_adapter.errors import ChainError
 from verifier.model import Code
@@ -156,6 +156,34 @@ def test_a_block_without_a_quorum_is_not_taken(pool, verify, finished, spoil):
     world.run(lambda: False, 4)
     assert late.state.root() == finished.nodes[0].state.root()
     world.close()
+
+
+def test_who_speaks_of_blocks_and_gives_none_keeps_nobody_from_catching_up(pool, verify, finished):
+    world = simulate(pool, verify, requests=[])
+    late, blocks = world.nodes[3], finished.ledgers[0].blocks(1, 100)
+    far = Status(0, 1 << 40, True)
+    late.receive(far, 4)  # a client is no peer
+    late.receive(far, 1)
+    world.run(lambda: False, 6)  # as long as an answer may take
+    late.receive(far, 1)  # again before anybody else
+    late.receive(Status(0, len(blocks), True), 2)
+    late.receive(Blocks(blocks), 2)
+    world.run(lambda: False, 8)
+    assert late.state.root() == finished.nodes[0].state.root()
+    # Where more than f gave nothing a correct one is among them.
+    late.catch_up.behind(1)
+    late.catch_up.behind(2)
+    world.run(lambda: False, 16)
+    assert not late.catch_up._passed_over
+    world.close()
+
+
+@pytest.mark.parametrize("first", [-(1 << 63), -1, 0, 1 << 20, (1 << 63) - 1, (1 << 64) - 1])
+def test_a_request_for_blocks_that_there_cannot_be_is_not_answered(finished, first):
+    node = finished.nodes[0]
+    height = node.ledger.height
+    node.receive(BlockRequest(first, 250), 1)
+    assert (node.problem, node.ledger.height) == (None, height)
 
 
 def test_a_ledger_takes_only_what_follows(pool, finished):

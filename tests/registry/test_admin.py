@@ -239,6 +239,25 @@ def test_the_audit_file_outlives_the_daemon(fleet, options, make, tmp_path):
     log.close()
 
 
+def test_a_record_that_a_full_disk_cut_short_takes_no_other_with_it(tmp_path, monkeypatch):
+    log, write = AuditLog(tmp_path / "audit.jsonl"), os.write
+
+    def short(file, data):
+        return write(file, data[:10] if file == log._file else data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", short)
+        with pytest.raises(OSError, match="No space left"), log.operation("daemon", "load", "parity"):
+            pass
+    for operation in ("unload", "confirm"):
+        with log.operation("daemon", operation, "parity"):
+            pass
+    log.close()
+    log = AuditLog(tmp_path / "audit.jsonl")
+    assert [record.operation for record in log.records()] == ["unload", "confirm"]
+    log.close()
+
+
 def test_an_audit_file_that_cannot_be_written_is_an_error_at_start(fleet, options, tmp_path):
     with pytest.raises(ConfigError, match="audit file"):
         Registry(fleet, dataclasses.replace(options, audit=tmp_path / "missing" / "audit.jsonl"))

@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from _clock import Clock
 from _waiting import until
 
 from verifier.errors import BackendError, BuildError, PluginError, SelfTestError
 from verifier.model import Batch, Code, Column
 from verifier.registry import Registry, State
+from verifier.registry._faults import FaultCounter
 from verifier.workers import Fleet, WorkerOptions
 
 WAIT_S = 60
@@ -125,6 +127,36 @@ def test_a_fault_that_several_may_have_done_is_counted_for_none(registry, fleet,
         registry._supervision._faulted(fleet["cpu:0"], [other.id], lost)
     assert status(registry, other.label).devices == ("cpu:1",)
     still_serves()
+
+
+def test_faults_are_counted_within_a_window_and_forgotten_after_it():
+    clock = Clock()
+    counter = FaultCounter(2, 10.0, clock)
+    assert [counter.count((1, "cpu:0")), counter.count((1, "cpu:1"))] == [False, False]
+    clock.now += 10.0
+    assert counter.count((1, "cpu:0"))
+    clock.now += 10.1
+    assert not counter.count((1, "cpu:0"))
+    for instance in range(2, 1000):  # swaps of a plugin that faults now and then, for years
+        clock.now += 10.1
+        assert not counter.count((instance, "cpu:0"))
+    assert len(counter._times) == 1
+
+
+def test_an_audit_on_a_full_disk_keeps_nobody_from_quarantine(registry, fleet, make, served, monkeypatch):
+    other = registry.load(make("new", version="1.1.0"))
+    lost = BackendError("illegal address", sticky=True)
+    full = os.open("/dev/full", os.O_WRONLY)
+    with monkeypatch.context() as patch:
+        patch.setattr(registry._audit, "_file", full)
+        for worker in fleet.workers:
+            for _ in range(registry.options.quarantine_faults):
+                registry._supervision._faulted(worker, [other.id], lost)
+        registry.denied("somebody", "Load", "needs the role admin")
+    os.close(full)
+    assert status(registry, other.label).state is State.FAILED
+    assert status(registry, served.label).active
+    assert [r.operation for r in registry.audit()][-4:] == ["quarantine", "quarantine", "rollback", "Load"]
 
 
 def test_a_quarantined_version_gives_way_to_the_one_before(registry, make, served, still_serves, break_down):
@@ -291,3 +323,27 @@ def test_an_unload_during_the_test_of_a_restart_holds_up_no_other(registry, flee
     until(lambda: "cpu:0" in status(registry, other.label).devices, "the other plugin is back")
     until(lambda: status(registry, gone.label).state is State.UNLOADED, "the unloaded one is freed")
     assert worker.instances == {other.id}
+
+
+def test_an_instance_that_is_missing_on_a_worker_is_brought_there_once(registry, fleet, served, monkeypatch):
+    """A worker comes up while a load ends: both would bring it there, and a second load leaks the first."""
+    worker, instance = fleet["cpu:0"], registry.resolve("verify", "PARITY").instance
+    with registry._book.lock:
+        instance.workers = tuple(other for other in instance.workers if other is not worker)
+    worker.unload(instance.id)
+    load, loads, second = worker.load, [], threading.Event()
+
+    def slow(*arguments):
+        loads.append(arguments)
+        if len(loads) == 2:
+            second.set()
+        second.wait(1.0)
+        load(*arguments)
+
+    monkeypatch.setattr(worker, "load", slow)
+    registry._supervision._changed(worker)
+    registry._supervision.check_all(instance)
+    until(lambda: worker in instance.workers, "it is back")
+    with ThreadPoolExecutor(1) as pool:  # whatever else was begun is over when this is
+        pool.submit(registry._supervision._restore, worker, None).result(WAIT_S)
+    assert len(loads) == 1

@@ -199,6 +199,22 @@ def test_the_batch_delay_waits_for_company_and_no_longer(bench):
     assert made.poll() == 1, "a full launch does not wait"
 
 
+def test_what_is_due_and_waits_for_a_device_is_not_looked_at_by_the_clock(bench):
+    device = HandDevice("cpu")
+    made = bench(device, batch_delay_s=0.010, launches_per_device=1)
+    made.submit(batch([2]))
+    made.poll()
+    assert made.scheduler._core.next_time() == pytest.approx(made.clock() + 0.010)
+    made.clock.now += 0.020
+    assert made.poll() == 1
+    made.submit(batch([4]))
+    made.clock.now += 0.020
+    assert made.poll() == 0
+    assert made.scheduler._core.next_time() == float("inf")
+    device.finish()
+    assert made.poll() == 1
+
+
 def test_without_a_delay_an_idle_device_gets_work_at_once(bench):
     device = HandDevice("cpu")
     made = bench(device)

@@ -8,6 +8,7 @@ from _by_hand import HandDevice, batch, firsts, judge
 from _verdicts import _values, assert_right, assert_undetermined
 
 from verifier.errors import DeadlineError, RequestError
+from verifier.scheduling import _work
 from verifier.workers import WorkerState
 
 
@@ -50,6 +51,24 @@ def test_after_the_last_try_items_are_undetermined_never_invalid(bench):
     assert made.poll() == 0
     assert_undetermined(future.result(0), 3)
     assert made.leases.active.leases == 0
+    assert made.scheduler.held() == {}
+
+
+def test_a_batch_that_cannot_be_cut_just_now_is_not_lost(bench, monkeypatch):
+    """For want of memory, for instance. The launch would be in flight for good: no answer, and room for one less."""
+    device = HandDevice("cpu")
+    made = bench(device, launches_per_device=1, retries=1)
+    cut, failures = _work.cut, [MemoryError()]
+
+    def no_memory(*arguments):
+        if failures:
+            raise failures.pop()
+        return cut(*arguments)
+
+    monkeypatch.setattr(_work, "cut", no_memory)
+    future = made.submit(batch([2, 3]))
+    made.settle()
+    assert_right(future.result(0), [2, 3])
     assert made.scheduler.held() == {}
 
 

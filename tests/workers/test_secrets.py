@@ -10,6 +10,7 @@ from _toy import VERIFY, check_verify, random_values, variable_batch
 from _waiting import until
 
 from verifier.drivers import open_driver
+from verifier.errors import BackendError
 from verifier.model import Batch
 from verifier.secret import Secret
 from verifier.workers import WorkerOptions
@@ -60,39 +61,73 @@ def test_a_batch_that_fails_leaves_no_key_either(worker):
     assert KEY not in slots_of(worker)
 
 
-@pytest.mark.parametrize("constant_only", [True, False])
-def test_a_devices_memory_keeps_no_key(device_id, manifest, build, constant_only):
-    driver = open_driver(device_id)
-    if driver.info.unified:
-        driver.close()
-        pytest.skip("it works in the slot itself")
-    options = WorkerOptions(slots=1, slot_bytes=1 << 20, streams=1, chunk_rounds=1, chunk_least_bytes=0)
-    plan = Plan(manifest.state, tuple(OperationPlan.of(operation) for operation in manifest.operations))
-    slot = np.zeros(1 << 20, np.uint8)
-    registered = driver.register(slot)
-    pipeline = Pipeline(driver, [slot], options)
-    instance = Instance(driver, plan, build(driver.info.target))
+class Device:
+    """A pipeline on a device with memory of its own, and what is left there after a batch."""
 
-    def left(secret: bool) -> bytes:
-        """The chunk's memory after a batch."""
-        batch = under(variable_batch([b"data"] * 50 if constant_only else [KEY] * 50), KEY)
-        layout = lay_out([batch], len(KEY), plan.operations[VERIFY].outputs)
-        write_parts(slot, layout, [batch], KEY)
+    def __init__(self, driver, manifest, build) -> None:
+        options = WorkerOptions(slots=1, slot_bytes=1 << 20, streams=1, chunk_rounds=1, chunk_least_bytes=0)
+        self.plan = Plan(manifest.state, tuple(OperationPlan.of(operation) for operation in manifest.operations))
+        self.driver = driver
+        self.slot = np.zeros(1 << 20, np.uint8)
+        self.registered = driver.register(self.slot)
+        self.pipeline = Pipeline(driver, [self.slot], options)
+        self.instance = Instance(driver, self.plan, build(driver.info.target))
+
+    def run(self, batch: Batch, secret: bool) -> None:
+        layout = lay_out([batch], len(KEY), self.plan.operations[VERIFY].outputs)
+        write_parts(self.slot, layout, [batch], KEY)
         job = Job(1, 0, 1, VERIFY, batch.key.parameters, None, layout, secret)
-        pipeline.finish(pipeline.submit(instance, job))
-        buffer = pipeline._streams[0]._columns.buffer
+        self.pipeline.finish(self.pipeline.submit(self.instance, job))
+
+    def left(self) -> bytes:
+        """The chunk's memory."""
+        buffer = self.pipeline._streams[0]._columns.buffer
         copy = np.zeros(buffer.nbytes, np.uint8)
-        stream = driver.stream()
+        stream = self.driver.stream()
         stream.copy_out(copy, buffer.address)
         stream.synchronize()
         stream.close()
         return copy.tobytes()
 
-    try:
-        assert KEY in left(secret=False), "or the next assertion could not fail"
-        assert KEY not in left(secret=True)
-    finally:
-        instance.close()
-        pipeline.close()
-        registered.close()
+    def close(self) -> None:
+        self.instance.close()
+        self.pipeline.close()
+        self.registered.close()
+        self.driver.close()
+
+
+@pytest.fixture
+def device(device_id, manifest, build):
+    driver = open_driver(device_id)
+    if driver.info.unified:
         driver.close()
+        pytest.skip("it works in the slot itself")
+    made = Device(driver, manifest, build)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("constant_only", [True, False])
+def test_a_devices_memory_keeps_no_key(device, constant_only):
+    batch = under(variable_batch([b"data"] * 50 if constant_only else [KEY] * 50), KEY)
+    device.run(batch, secret=False)
+    assert KEY in device.left(), "or the next assertion could not fail"
+    device.run(batch, secret=True)
+    assert KEY not in device.left()
+
+
+def test_a_launch_that_is_refused_leaves_no_key_in_a_devices_memory(device, monkeypatch):
+    """For want of resources, for instance: the key has come in by then."""
+    batch = under(variable_batch([KEY] * 50), KEY)
+    stream = type(device.pipeline._streams[0].stream)
+
+    def refused(*_):
+        raise BackendError("too many resources requested for launch")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "launch", refused)
+        for secret in (False, True):
+            with pytest.raises(BackendError, match="too many resources"):
+                device.run(batch, secret)
+            assert (KEY in device.left()) is not secret
+    device.run(batch, secret=True)

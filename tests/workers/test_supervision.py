@@ -14,7 +14,8 @@ from _waiting import until
 
 from verifier.drivers.fake import Fault
 from verifier.errors import BackendError, DeviceUnavailableError
-from verifier.workers import Worker, WorkerState
+from verifier.workers import Worker, WorkerState, _process
+from verifier.workers._messages import Problem
 
 WAIT_S = 60.0
 BATCH = variable_batch(random_values(500, 3))
@@ -229,6 +230,51 @@ def test_a_device_that_will_not_open_is_tried_again(start, tmp_path):
     assert worker.errors["start"] == 1
     assert worker.errors["died"] == 2
     assert watch.faults == []  # no instance had to do with it
+
+
+def test_a_device_that_will_not_open_is_told_from_a_process_that_died(make_worker, monkeypatch):
+    """However late the parent is to hear why."""
+    error = Problem.error
+
+    def later(problem):
+        threading.Event().wait(0.5)
+        return error(problem)
+
+    monkeypatch.setattr(Problem, "error", later)
+    worker = make_worker("fake:0", driver={"faults": [Fault("register", error="busy")]})
+    with pytest.raises(BackendError, match="busy"):
+        worker.start()
+    assert worker.errors == {"start": 1}
+
+
+@pytest.mark.parametrize("scarce", ["memory", "thread"])
+def test_a_device_comes_back_though_there_is_no_memory_or_thread_at_first(start, monkeypatch, scarce):
+    worker, watch = start()
+    failures = [MemoryError("none left"), MemoryError("none left")]
+    spawn, begin, made = _process.spawn_worker, threading.Thread.start, []
+
+    def spawn_later(*arguments):
+        if scarce == "memory" and failures:
+            raise failures.pop()
+        made.append(spawn(*arguments))
+        return made[-1]
+
+    def begin_later(thread):
+        if scarce == "thread" and failures and thread.name.endswith("results"):
+            failures.pop()
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(_process, "spawn_worker", spawn_later)
+    monkeypatch.setattr(threading.Thread, "start", begin_later)
+    os.kill(worker.pid, signal.SIGKILL)
+    watch.wait_up(2)
+    works(worker)
+    assert worker.errors["start"] == 2
+    assert worker.restarts == 3
+    *given_up, (last, _, _) = made
+    assert last.pid == worker.pid
+    assert all(popen.returncode == -signal.SIGKILL and control.closed for popen, control, _ in given_up)
 
 
 def test_a_worker_that_is_down_refuses_and_says_why(start):

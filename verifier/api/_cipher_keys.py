@@ -79,7 +79,7 @@ class CipherKeys:
         self._algorithms = np.zeros(max_keys, np.uint8)
         self._owners = np.zeros(max_keys, np.int64)
         self._uses = np.zeros(max_keys, np.int64)
-        self._leaving = np.zeros(max_keys, np.bool_)
+        self._leaving = np.zeros(max_keys, np.uint64)  # the handle of a key that is deleted and still in use
         self._free = list(range(max_keys - 1, -1, -1))
         self._constants: dict[int, Secret] = {}
         self._owner_numbers: dict[str, int] = {}  # of those who have keys
@@ -134,12 +134,12 @@ class CipherKeys:
         with self._changed:
             row = int(self._find("key", np.array([handle], np.uint64), owner)[0])
             self._handles[row] = 0
-            self._leaving[row] = True
+            self._leaving[row] = handle
             if not self._uses[row]:
                 self._wipe(row)
                 return
             timeout = None if math.isinf(timeout_s) else max(timeout_s, 0)
-            if not self._changed.wait_for(lambda: not self._leaving[row], timeout):
+            if not self._changed.wait_for(lambda: self._leaving[row] != handle, timeout):
                 raise KeyInUseError(
                     "key",
                     f"{handle} takes no new calls; {self._uses[row]} have it, and it is overwritten when they end",
@@ -182,7 +182,7 @@ class CipherKeys:
     def _release(self, rows: npt.NDArray[np.intp]) -> None:
         with self._changed:
             np.subtract.at(self._uses, rows, 1)
-            left = np.unique(rows[self._leaving[rows] & (self._uses[rows] == 0)])
+            left = np.unique(rows[(self._leaving[rows] != 0) & (self._uses[rows] == 0)])
             for row in left.tolist():
                 self._wipe(row)
 
@@ -191,7 +191,7 @@ class CipherKeys:
         secret = self._constants.pop(row, None)
         if secret is not None:
             secret.wipe()
-        self._leaving[row] = False
+        self._leaving[row] = 0
         self._free.append(row)
         self._disown(row)
         self._changed.notify_all()

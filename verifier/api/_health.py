@@ -6,6 +6,7 @@ operation has one. Answers come from a table in memory and a thread of their own
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -50,15 +51,18 @@ class Health:
         self._pool = ThreadPoolExecutor(4, "health")
         self._watch_pool = ThreadPoolExecutor(4, "health-watch")
         self._statuses = Statuses(self._watch_pool, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
+        self._lock = threading.Lock()  # updates are whole: what comes last is what everybody is told last
         self._stopping = False
         self._mirror: Mirror = _nobody
         self.update({})
 
     def mirror(self, mirror: Mirror) -> None:
-        """`mirror(operations, stopping)` is told of every update, for health services of other processes."""
-        self._mirror = mirror
-        told = self._statuses.all().items()
-        mirror({name: status == _SERVING for name, status in told if name not in ("", SERVICE)}, False)
+        """`mirror(operations, stopping)` is told of every update, for health services of other processes. It may not
+        block."""
+        with self._lock:
+            self._mirror = mirror
+            told = self._statuses.all().items()
+            mirror({name: status == _SERVING for name, status in told if name not in ("", SERVICE)}, self._stopping)
 
     def add_to(self, server: grpc.Server) -> None:
         """Serves health on a server."""
@@ -99,13 +103,14 @@ class Health:
 
     def update(self, operations: Mapping[str, Sequence[Any]]) -> None:
         """`operations`: the devices that serve each operation now, such as "verify/SM2"."""
-        if self._stopping:
-            return
-        self._mirror({name: bool(devices) for name, devices in operations.items()}, False)
         whole = _SERVING if any(operations.values()) else _NOT_SERVING
-        now = dict.fromkeys(self._statuses.all(), _NOT_SERVING) | dict.fromkeys(("", SERVICE), whole)
-        now |= {name: _SERVING if devices else _NOT_SERVING for name, devices in operations.items()}
-        self._statuses.update(now)
+        told = {name: _SERVING if devices else _NOT_SERVING for name, devices in operations.items()}
+        with self._lock:
+            if self._stopping:
+                return
+            self._mirror({name: bool(devices) for name, devices in operations.items()}, False)
+            now = dict.fromkeys(self._statuses.all(), _NOT_SERVING) | dict.fromkeys(("", SERVICE), whole)
+            self._statuses.update(now | told)
 
     @property
     def state(self) -> Literal["serving", "not serving", "stopping"]:
@@ -116,9 +121,10 @@ class Health:
 
     def stopping(self) -> None:
         """Everything is NOT_SERVING from now on."""
-        self._stopping = True
-        self._mirror({}, True)
-        self._statuses.update(dict.fromkeys(self._statuses.all(), _NOT_SERVING))
+        with self._lock:
+            self._stopping = True
+            self._mirror({}, True)
+            self._statuses.update(dict.fromkeys(self._statuses.all(), _NOT_SERVING))
 
     def close(self) -> None:
         """Ends the threads; the servers must be stopped."""

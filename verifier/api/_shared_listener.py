@@ -13,6 +13,7 @@ import socket
 import stat
 import struct
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ _log = structlog.get_logger(__name__)
 
 _MOST_MESSAGE_BYTES = 256
 _MESSAGE_S = 10.0  # for the rest of a message that has begun
+_AFTER_FAULT_S = 0.1
 _CONNECTIONS = 256
 _USER_CONNECTIONS = 128
 _TMPFS_MAGIC = 0x01021994
@@ -80,7 +82,8 @@ class SharedMemoryListener:
             path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             if somebody_listens(path):
                 raise ConfigError(f"shared_memory.listen: {path} cannot be opened: another process answers there")
-            path.unlink(missing_ok=True)
+            if path.is_socket():  # what else is there is not ours to remove, and `bind` says so
+                path.unlink()
             # Nobody can connect before `listen`, and by then the mode is right.
             self._socket.bind(str(path))
             path.chmod(mode)
@@ -109,22 +112,37 @@ class SharedMemoryListener:
         self._path.unlink(missing_ok=True)
 
     def _accept(self) -> None:
-        while True:
+        while not self._closing:
             try:
                 connection, _ = self._socket.accept()
-            except OSError:
-                return
-            _, uid, _ = _peer(connection)
-            with self._lock:
-                users = list(self._connections.values())
-                full = len(users) >= _CONNECTIONS or users.count(uid) >= _USER_CONNECTIONS
-                refused = self._closing or full
-                if not refused:
-                    self._connections[connection] = uid
-            if refused:
-                connection.close()
-            else:
-                threading.Thread(target=self._serve, args=(connection,), name="shared memory", daemon=True).start()
+            except OSError as error:
+                if not self._closing:  # no descriptor is left, for instance: that passes
+                    _log.error("shared_memory_not_accepted", error=str(error))
+                    time.sleep(_AFTER_FAULT_S)
+                continue
+            try:
+                self._begin(connection)
+            except RuntimeError as error:  # no thread is left
+                _log.error("shared_memory_not_accepted", error=str(error))
+                self._end(connection)
+
+    def _begin(self, connection: socket.socket) -> None:
+        _, uid, _ = _peer(connection)
+        with self._lock:
+            users = list(self._connections.values())
+            full = len(users) >= _CONNECTIONS or users.count(uid) >= _USER_CONNECTIONS
+            refused = self._closing or full
+            if not refused:
+                self._connections[connection] = uid
+        if refused:
+            connection.close()
+        else:
+            threading.Thread(target=self._serve, args=(connection,), name="shared memory", daemon=True).start()
+
+    def _end(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._connections.pop(connection, None)
+        connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         pid, uid, _ = _peer(connection)
@@ -138,9 +156,7 @@ class SharedMemoryListener:
         finally:
             for handle in mine:
                 self._regions.remove(handle)
-            with self._lock:
-                self._connections.pop(connection, None)
-            connection.close()
+            self._end(connection)
 
     def _answer(
         self, request: pb.SharedMemoryRequest, fds: list[int], uid: int, mine: set[int]

@@ -112,6 +112,7 @@ class _Follower:
         self._tls = tls
         self._lock = threading.Lock()
         self._seen: _Files | str = files  # what was looked at last: contents, or why there were none
+        self._refused = False  # what was seen; a certificate's time may come without a change of the files
         self._expires = expires
 
     # The stubs say that there always is one; gRPC's own text says None for no change.
@@ -129,14 +130,14 @@ class _Follower:
         except ConfigError as error:
             self._keep(str(error), str(error))
             return None
-        if files == self._seen:
+        if files == self._seen and not self._refused:
             return None
         try:
             expires = self._tls._check(files)
         except ConfigError as error:
             self._keep(files, str(error))
             return None
-        self._seen, self._expires = files, expires
+        self._seen, self._refused, self._expires = files, False, expires
         when = datetime.datetime.fromtimestamp(expires, datetime.UTC).isoformat()
         _log.info("tls_files_taken", certificate=str(self._tls.certificate_file), expires=when)
         self._tls.observer(True, expires)
@@ -144,9 +145,9 @@ class _Follower:
 
     def _keep(self, seen: _Files | str, problem: str) -> None:
         """Says once of each broken state of the files that the old ones stay in use."""
-        if seen == self._seen:
+        if self._refused and seen == self._seen:
             return
-        self._seen = seen
+        self._seen, self._refused = seen, True
         _log.error("tls_files_refused", problem=problem, action="the certificates that were in use stay in use")
         self._tls.observer(False, self._expires)
 

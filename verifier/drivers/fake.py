@@ -30,6 +30,7 @@ __all__ = ["FAKE_DEVICES", "FAKE_FAULTS", "FakeDriver", "Fault", "fake_devices",
 FAKE_DEVICES = "VERIFIER_FAKE_DEVICES"
 FAKE_FAULTS = "VERIFIER_FAKE_FAULTS"
 MAX_FAKES = 64
+_LOOK_S = 0.005
 _GARBAGE = 0xCD  # what fresh device memory holds, so that reading it before writing shows
 
 
@@ -49,6 +50,7 @@ class Fault:
     error: str = ""  # raises BackendError with this text
     sticky: bool = False  # and the device is lost
     delay_s: float = 0.0  # waits first
+    held: str = ""  # a file: and waits as long as it is there
     hang: bool = False  # never comes back
     crash: bool = False  # ends the process as a wild pointer would
     once: str = ""  # a file that is made when the fault fires; it fires no more where the file exists, so that a
@@ -142,6 +144,8 @@ class FakeDriver(HostDriver):
     def _suffer(self, fault: Fault) -> None:
         if fault.delay_s:
             threading.Event().wait(fault.delay_s)
+        while fault.held and Path(fault.held).exists():
+            threading.Event().wait(_LOOK_S)
         if fault.hang:
             threading.Event().wait()
         if fault.crash:

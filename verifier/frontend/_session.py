@@ -93,7 +93,7 @@ class Session:
                 elif isinstance(message, Cancel):
                     self._cancel(message.id)
                 else:
-                    self._on_message(message)
+                    self._tell(message)
         except (EOFError, OSError):
             pass
         except msgspec.DecodeError as error:
@@ -106,6 +106,13 @@ class Session:
             self._region.retire()
             self._outbox.put(None)
             self._on_end()
+
+    def _tell(self, message: Listening | Counts) -> None:
+        """What cannot be done with a report, an audit's disk being full for instance, ends no calls."""
+        try:
+            self._on_message(message)
+        except Exception:
+            _log.exception("front_end_not_heard")
 
     def _submit(self, call: Call) -> None:
         entry = _Open(call)

@@ -207,6 +207,7 @@ class _FrontEnd:
         if self._owner.stopping.is_set():
             session.send(Drain(stop=True))
         session.join()
+        process.kill()  # one that lives on, having sent rubbish, would accept calls that nobody reads any more
         status = process.wait()
         self._session = self._process = None
         channel.close()

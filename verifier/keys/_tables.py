@@ -55,7 +55,7 @@ class TableOptions:
 class TableStats:
     """What became of one algorithm's keys so far."""
 
-    enrolled: int = 0  # keys that every device serves now
+    enrolled: int = 0  # keys that every device serves, and that batches go by
     waiting: int = 0  # keys with a slot whose tables are not everywhere yet
     builds: int = 0  # tables built, each device's counted
     evictions: int = 0
@@ -80,6 +80,7 @@ class AlgorithmTables:
         self._wake = wake
         self._published = 0.0
         self._unpublished = False
+        self._shown = self.slots.ready  # as of the last time that batches were told
 
     def want(self, keys: KeySet, places: Places) -> None:
         """Asks for tables of keys at these places of a set, where there is room. Nothing where it was forgotten."""
@@ -135,9 +136,9 @@ class AlgorithmTables:
             slots.ready = serves
             if self._unpublished and (at_once or lost or now - self._published > _PUBLISH_S):
                 slots.publish()
-                self._published, self._unpublished = now, False
+                self._published, self._unpublished, self._shown = now, False, slots.ready
             assigned = slots.assigned
-            self.stats.enrolled = int(np.count_nonzero(slots.ready[assigned]))
+            self.stats.enrolled = int(np.count_nonzero(self._shown[assigned] == slots.generation[assigned]))
             self.stats.waiting = assigned.size - self.stats.enrolled
             self.stats.evictions = slots.evicted
             self.stats.bytes_by_device = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -12,9 +13,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+import structlog
+
 from verifier.errors import ConfigError
 
 __all__ = ["AuditLog", "AuditRecord"]
+
+_log = structlog.get_logger(__name__)
 
 MAX_RECORDS = 10_000  # kept for the listing; the file keeps all
 
@@ -50,7 +55,7 @@ class AuditLog:
                 raise ConfigError(f"audit file {path}: {error.strerror}") from None
 
     def _end_line(self) -> None:
-        """Ends a line that a crash cut short, so that it does not swallow the next record."""
+        """Ends a line that a crash or a full disk cut short, so that it does not swallow the next record."""
         assert self._file is not None
         size = os.fstat(self._file).st_size
         if size and os.pread(self._file, 1, size - 1) != b"\n":
@@ -68,14 +73,25 @@ class AuditLog:
         finally:
             self.append(record)
 
+    def note(self, record: AuditRecord) -> None:
+        """Adds a record of what the daemon did by itself: where it cannot be written, that is logged, and what has
+        to be done is done all the same."""
+        try:
+            self.append(record)
+        except OSError as error:
+            _log.error("audit_not_written", error=str(error), record=asdict(record))
+
     def append(self, record: AuditRecord) -> None:
-        """Adds a record."""
+        """Adds a record. Raises OSError."""
         line = (json.dumps(asdict(record), sort_keys=True) + "\n").encode()
         with self._lock:
             self._records.append(record)
             if self._file is not None:
-                os.write(self._file, line)
+                self._end_line()
+                written = os.write(self._file, line)
                 os.fsync(self._file)
+                if written < len(line):  # the next record begins on a line of its own all the same
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def records(self, limit: int = MAX_RECORDS) -> list[AuditRecord]:
         """The newest `limit` records, oldest first."""

@@ -24,6 +24,9 @@ class FaultCounter:
         """Counts one fault of `what`; whether that was one too many."""
         now = self._clock()
         with self._lock:
+            # Of an instance that is gone nobody hears again.
+            for old in [old for old, times in self._times.items() if now - times[-1] > self._window_s]:
+                del self._times[old]
             times = self._times[what]
             times.append(now)
             return len(times) == self._limit and now - times[0] <= self._window_s

@@ -102,7 +102,7 @@ class Registry:
 
     def denied(self, actor: str, method: str, why: str) -> None:
         """Records a call that its caller may not make."""
-        self._audit.append(AuditRecord(time.time(), actor, method, "", outcome="DeniedError", detail=why))
+        self._audit.note(AuditRecord(time.time(), actor, method, "", outcome="DeniedError", detail=why))
 
     def subscribe(self, listener: Callable[[InstanceStatus], None]) -> None:
         """Calls `listener` after every change of an instance. It must return at once and not call the registry."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,8 @@ class Supervision:
         self._audit = audit
         self._replace = replace
         self._faults = FaultCounter(loader.options.quarantine_faults, loader.options.quarantine_window_s)
+        # One after the other on each worker: a second load of an instance there would leave the first one's memory.
+        self._turns = {worker: threading.Lock() for worker in fleet.workers}
         fleet.on_state(self._changed)
         fleet.on_fault(self._faulted)
 
@@ -86,19 +89,20 @@ class Supervision:
         if instances is None:
             # Those that pin a version, and roll-backs, can wait until the defaults are served.
             instances = sorted(self._book.live(), key=lambda instance: instance.state is not State.ACTIVE)
-        for instance in instances:
-            if not self._hold(instance, worker):
-                continue
-            restarts = worker.restarts
-            try:
-                self._bring_back(instance, worker)
-            except BackendError:
-                if worker.state.value != "up" or worker.restarts != restarts:
-                    return  # it went down again, and will be back
-            except PluginError as error:
-                self._quarantine(instance, worker, str(error))
-            finally:
-                self._retirement.release(instance)
+        with self._turns[worker]:
+            for instance in instances:
+                if not self._hold(instance, worker):
+                    continue
+                restarts = worker.restarts
+                try:
+                    self._bring_back(instance, worker)
+                except BackendError:
+                    if worker.state.value != "up" or worker.restarts != restarts:
+                        return  # it went down again, and will be back
+                except PluginError as error:
+                    self._quarantine(instance, worker, str(error))
+                finally:
+                    self._retirement.release(instance)
 
     def _hold(self, instance: Instance, worker: WorkerLike) -> bool:
         """Takes a lease where the instance is missing on a worker: it must not be freed while it is tested there."""
@@ -158,7 +162,7 @@ class Supervision:
         return previous
 
     def _record(self, operation: str, instance: Instance, detail: str) -> None:
-        self._audit.append(
+        self._audit.note(
             AuditRecord(
                 time.time(), "daemon", operation, instance.plugin, instance.label, instance.digest, "OK", detail
             )

@@ -28,22 +28,20 @@ class Table:
         return Table(self.active, pinned, self.routes)
 
     def with_active(self, instance: Instance) -> Table:
-        """This table where `instance` answers for its version, its plugin's name and its operations."""
+        """This table where `instance` answers for its version, its plugin's name and its operations. Those that only
+        its predecessor had go to another active plugin that has them."""
         replaced = self.active.get(instance.plugin)
         routes = {key: value for key, value in self.routes.items() if value is not replaced}
         routes |= {(o.name, o.algorithm): instance for o in instance.manifest.operations}
-        return Table({**self.active, instance.plugin: instance}, self.with_warm(instance).pinned, routes)
+        active = {**self.active, instance.plugin: instance}
+        return Table(active, self.with_warm(instance).pinned, _filled(routes, active))
 
     def without(self, instance: Instance) -> Table:
         """This table without `instance`. Operations that it served go to another active plugin that has them."""
         active = {name: other for name, other in self.active.items() if other is not instance}
         routes = {key: other for key, other in self.routes.items() if other is not instance}
-        for other in sorted(active.values(), key=lambda other: other.id):
-            for operation in other.manifest.operations:
-                if (operation.name, operation.algorithm) not in routes:
-                    routes[operation.name, operation.algorithm] = other
         pinned = {key: other for key, other in self.pinned.items() if other is not instance}
-        return Table(active, pinned, routes)
+        return Table(active, pinned, _filled(routes, active))
 
     def find(self, plugin: str, version: str | None) -> Instance:
         """The instance for new batches of a plugin. Raises NotServedError naming what is served."""
@@ -64,3 +62,14 @@ class Table:
     def plugins(self) -> str:
         """The served plugins, for an error's text."""
         return ", ".join(sorted(f"{name}@{version}" for name, version in self.pinned)) or "none"
+
+
+def _filled(
+    routes: Mapping[tuple[str, str], Instance], active: Mapping[str, Instance]
+) -> dict[tuple[str, str], Instance]:
+    """These routes, and of operations that lead nowhere those to the oldest active instance that has them."""
+    filled = dict(routes)
+    for instance in sorted(active.values(), key=lambda instance: instance.id):
+        for operation in instance.manifest.operations:
+            filled.setdefault((operation.name, operation.algorithm), instance)
+    return filled

@@ -197,9 +197,11 @@ class Backlog:
         for *_, head, items in sorted(ready, key=lambda entry: entry[:4]):
             yield head, items
 
-    def next_due(self) -> float | None:
-        """When the next key that is held back by the batch delay becomes due; None where nothing waits."""
-        return min((self._due_at(queue) for queue in self._queues.values() if queue.head()), default=None)
+    def next_due(self, after: float) -> float:
+        """When the next key that is held back by the batch delay becomes due; infinity where none is. Those that
+        were due before wait for a device, whatever the time."""
+        times = (self._due_at(queue) for queue in self._queues.values() if queue.head())
+        return min((due for due in times if due > after), default=float("inf"))
 
     def _due_at(self, queue: _KeyQueue) -> float:
         return queue.oldest if queue.items >= self._full_items else queue.oldest + self._delay_s

@@ -77,6 +77,7 @@ class Core:
         self._again: list[_Again] = []
         self._deadlines: dict[Work, float] = {}
         self._next_deadline = float("inf")
+        self._looked = float("-inf")  # when `next_launch` was asked last
         self._abandoned = False
         self.backlog = Backlog(options.queue, options.batch_delay_s, options.launch_items)
         self.router = Router()
@@ -121,6 +122,7 @@ class Core:
     def next_launch(self, now: float) -> Launch | None:
         """The next batch to run, or None where nothing waits or every device that should have it is busy."""
         self.unserved = False
+        self._looked = now
         self._expire(now)
         launch = self._retry(now)
         if launch is not None or not any(self._devices.has_room(state, now) for state in self._devices):
@@ -136,8 +138,8 @@ class Core:
 
     def next_time(self) -> float:
         """When `next_launch` is worth another look though nothing has happened; infinity where never."""
-        due = self.backlog.next_due() if self._options.batch_delay_s else None
-        return min(self._next_deadline, float("inf") if due is None else due)
+        due = self.backlog.next_due(self._looked) if self._options.batch_delay_s else float("inf")
+        return min(self._next_deadline, due)
 
     @property
     def waits(self) -> bool:

@@ -153,9 +153,9 @@ class Scheduler:
         return True
 
     def _begin(self, launch: Launch) -> None:
-        parts = [piece.batch() for piece in launch.pieces]
         lease = launch.lease
         try:
+            parts = [piece.batch() for piece in launch.pieces]
             future = launch.device.run(lease.instance.id, lease.operation_index, launch.key, parts, launch.deadline)
         except Exception as error:
             future = Future()

@@ -18,7 +18,7 @@ import select
 import signal
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 
@@ -219,6 +219,8 @@ def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
             resources.callback(pipeline.close)
         except Exception as error:
             control.send(Problem.of(error))
+            with suppress(EOFError, OSError):
+                control.recv()  # until the parent ends us: gone by ourselves we would pass for a process that died
             return
         device: DeviceInfo = dataclasses.replace(driver.info, id=hello.device_id)
         control.send(device)

@@ -153,7 +153,7 @@ class Pipeline:
         except BaseException:
             if start is not None:
                 ends.append(start)
-            self._abandon(used.values(), [*ends, *_events(marks)], work)
+            self._abandon(list(used.values()), [*ends, *_events(marks)], work)
             raise
         finally:
             if work is not None:
@@ -265,8 +265,8 @@ class Pipeline:
         self._bitmaps.end_chunk(stream, job.layout, slot, begin, items, batch.valid)
         mark()
 
-    def _abandon(self, streams: Iterable[PipelineStream], events: Iterable[Event], work: _Work | None) -> None:
-        """After a failed submission: waits until the device has let go of the slot."""
+    def _abandon(self, streams: Sequence[PipelineStream], events: Iterable[Event], work: _Work | None) -> None:
+        """After a failed submission: waits until the device has let go of the slot, and keeps no key."""
         for stream in (*(target.stream for target in streams), self._last):
             try:
                 stream.synchronize()
@@ -275,6 +275,9 @@ class Pipeline:
                     raise
         for event in events:
             event.close()
+        if work is not None and work.job.secret and not self._unified:
+            for target in streams:
+                target.wipe()
         if work is not None and work.whole is not None:
             work.whole.abandon(self._last)
 

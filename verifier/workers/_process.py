@@ -102,7 +102,14 @@ class Process:
             os.close(memory)
         self._batches = Channel(batches, Answer)
         self._reader = threading.Thread(target=self._read, name=f"{device_id} results", daemon=True)
-        self._reader.start()
+        try:
+            self._reader.start()
+        except BaseException:  # no thread is left: nobody would end what was begun
+            self._popen.kill()
+            self._popen.wait()
+            self._control.close()
+            self._batches.close()
+            raise
 
     @property
     def pid(self) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from verifier.drivers._driver import Buffer, Driver, Stream
+from verifier.errors import BackendError
 
 __all__ = ["GrowingBuffer", "PipelineStream"]
 
@@ -59,6 +62,14 @@ class PipelineStream:
             self.stream.synchronize()
         columns_at, items_at, lanes_at = (buffer.hold(nbytes).address if nbytes else 0 for buffer, nbytes in wanted)
         return columns_at, items_at, lanes_at
+
+    def wipe(self) -> None:
+        """Overwrites the columns, which nothing on the device uses any more."""
+        buffer = self._columns.buffer
+        if buffer is not None:
+            with suppress(BackendError):  # of a lost device, whose memory nobody reads again
+                self.stream.fill(buffer.address, 0, buffer.nbytes)
+                self.stream.synchronize()
 
     def close(self) -> None:
         """Frees memory and stream."""

@@ -242,11 +242,12 @@ class Worker:
     def _begin(self) -> VerifierError | None:
         """Starts a process and loads the instances into it. The error where it was lost or would not start."""
         self._become(WorkerState.STARTING)
+        # Whatever goes wrong is tried again: a supervisor that ended would leave the device away for good.
         try:
             process = Process(self.device_id, self.options, self._room_rose, self._count)
-        except OSError as error:
+        except Exception as error:  # there is no process, thread or memory just now, for instance
             self._count("start")
-            return BackendError(f"{self.device_id}: cannot start a process: {error}")
+            return BackendError(f"{self.device_id}: cannot start a process: {error or repr(error)}")
         with self._lock:
             self._process = process
             if self._closing.is_set():
@@ -260,9 +261,9 @@ class Worker:
             self._become(WorkerState.UP)
             for instance_id in again.keys() - self.instances:  # unloaded meanwhile
                 process.unload(instance_id)
-        except VerifierError as error:
+        except Exception as error:
             process.lose("start", str(error))
-            return error
+            return error if isinstance(error, VerifierError) else BackendError(f"{self.device_id}: {error!r}")
         self._room_rose()
         return None
 
