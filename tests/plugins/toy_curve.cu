@@ -18,6 +18,7 @@ struct ToyField {
         u32 v;
     };
     static constexpr bool LAZY = false, PLAIN = true;
+    static constexpr u32 WORDS = 8;
 
     DEVICE Element number(u32 v) { return {v % TOY_P}; }
     DEVICE Element mul(const Element& a, const Element& b) { return number(a.v * b.v); }
