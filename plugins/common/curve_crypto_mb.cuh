@@ -1,9 +1,8 @@
 // u1 G + u2 Q by Intel's crypto_mb, eight items at a time, where a CPU's build is linked with that library.
 //
-// It stands in the place of the fast formulas (curve_verify.cuh; curve_enrolled.cuh, whose tables are then for items
-// that are left over) and gives what they give: VALID, INVALID or RETRY. Everything before and after is this source's
-// own: encodings, ranges, the curve equation, scalars, and the verdicts of items that come out at infinity
-// (curve_finish.cuh).
+// It stands in the place of the formulas of curve_lanes.cuh for keys without tables. Everything else is this source's
+// own: encodings, ranges, the curve equation, scalars, enrolled keys, and the verdicts of items that are left over, or
+// that the library leaves open.
 //
 // What is called are the point operations below the library's own verification, with 512-bit registers: they take any
 // two scalars, so that a digest will do where its SM2 call hashes a message itself. They are in none of its headers,
@@ -19,7 +18,7 @@
 //
 // Source: github.com/intel/cryptography-primitives, sources/ippcp/crypto_mb: ifma_ecpoint_sm2.c, ifma_ecpoint_p256.c.
 #pragma once
-#include "curve_enrolled.cuh"
+#include "curve_lanes.cuh"
 
 #if TARGET_GPU
 #error "crypto_mb is for CPUs"
@@ -28,8 +27,6 @@
 namespace crypto_mb {
 
 constexpr u32 LANES = 8;
-// So few items are done sooner one by one: eight take as long as four of the source's, or seven with enrolled keys.
-constexpr u32 FEW = 3, FEW_ENROLLED = 6;
 // Twice the largest digit of the library's windows.
 constexpr u32 LAST_WINDOW = 16;
 
@@ -123,37 +120,20 @@ DEVICE bool is_zero(const Numbers& numbers, u32 lane, const Numbers& p) {
     return zero == 0 || prime == 0;
 }
 
-// The key of an item whose planes are filled: in QX and QY, or of the enrolled key's slot in QX.
+// The codes of eight items, all UNDECIDED with their planes filled; those that are left open stay so.
 template <class C, u32 PLANES>
-DEVICE void load_key(PublicKey& key, const ItemScratch<PLANES>& scratch, const u32* slots) {
-    if (slots) {
-        const u32* header = KeySlots<C>::slot(slots, load(scratch, QX).w[0]);
-        LIMBS for (u32 i = 0; i < 8; i++) {
-            key.x.w[i] = header[KeySlots<C>::X + i];
-            key.y.w[i] = header[KeySlots<C>::Y + i];
-        }
-    } else {
-        key.x = load(scratch, QX), key.y = load(scratch, QY);
-    }
-}
-
-// The codes of `count` items, all UNDECIDED with their planes filled; with `slots` their keys are enrolled. Lanes
-// that are left over do the first item again.
-template <class C, u32 PLANES>
-DEVICE_CALL void verify_lanes(const Batch& batch, const u32* items, u32 count, const u32* slots) {
+DEVICE_CALL void verify_lanes(const Batch& batch, const u32* items) {
     typedef Library<C> L;
     Points sum, q;
     Numbers u1, u2, target, alias, zz, p;
     bool aliased = false, open[LANES];
     put_element(p, 0, C::Field::Prime::p());
     for (u32 k = 0; k < LANES; k++) {
-        const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, items[k < count ? k : 0]);
+        const ItemScratch<PLANES> scratch = item_scratch<PLANES>(batch, items[k]);
         const Words of_key = load(scratch, U2);
         put_scalar(u1, k, load(scratch, U1)), put_scalar(u2, k, of_key);
         open[k] = meets_itself<C>(of_key);
-        PublicKey key;
-        load_key<C>(key, scratch, slots);
-        put_element(q.x, k, key.x), put_element(q.y, k, key.y);
+        put_element(q.x, k, load(scratch, QX)), put_element(q.y, k, load(scratch, QY));
         put_element(q.z, k, small_words(1));
         const Words wanted = load(scratch, TARGET);
         Words other;
@@ -171,32 +151,24 @@ DEVICE_CALL void verify_lanes(const Batch& batch, const u32* items, u32 count, c
     L::to_montgomery(target), L::mul(target, zz), L::sub(target, sum.x, target), L::from_montgomery(target);
     if (aliased) L::to_montgomery(alias), L::mul(alias, zz), L::sub(alias, sum.x, alias), L::from_montgomery(alias);
     L::from_montgomery(sum.z);
-    for (u32 k = 0; k < count; k++) {
+    for (u32 k = 0; k < LANES; k++) {
         const bool equal = is_zero<C>(target, k, p) || (aliased && is_zero<C>(alias, k, p));
-        batch.codes[items[k]] = open[k] || is_zero<C>(sum.z, k, p) ? RETRY : equal ? VALID : INVALID;
+        if (!open[k] && !is_zero<C>(sum.z, k, p)) batch.codes[items[k]] = equal ? VALID : INVALID;
     }
 }
 
-// The body of a stage over a range of items, in the place of verify_item, or with `slots` of verify_enrolled_item.
+// The body of a RANGE_STAGE in the place of verify_item.
 template <class C, u32 PLANES>
-DEVICE void verify_range(
-    const Batch& batch, const Lane& lane, u32 begin, u32 end, const u32* comb, const u32* slots = nullptr) {
+DEVICE void verify_range(const Batch& batch, const Lane& lane, u32 begin, u32 end, const u32* comb) {
     u32 items[LANES], count = 0;
     for (u32 item = begin; item < end; item++) {
         if (batch.codes[item] != UNDECIDED) continue;
         items[count++] = item;
         if (count < LANES) continue;
-        verify_lanes<C, PLANES>(batch, items, count, slots);
+        verify_lanes<C, PLANES>(batch, items);
         count = 0;
     }
-    if (count > (slots ? FEW_ENROLLED : FEW)) {
-        verify_lanes<C, PLANES>(batch, items, count, slots);
-    } else {
-        for (u32 k = 0; k < count; k++) {
-            if (slots) verify_enrolled_item<C, PLANES>(batch, lane, items[k], comb, slots);
-            else verify_item<C, PLANES>(batch, lane, items[k], comb);
-        }
-    }
+    verify_in_lanes<C, PLANES>(batch, lane, begin, end, comb);
 }
 
 }  // namespace crypto_mb

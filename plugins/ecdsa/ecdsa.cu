@@ -125,10 +125,6 @@ DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
 template <class C>
 DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
     const u32 *const comb = comb_table<C>(batch.state), *const slots = key_slots<C>(batch.state);
-#if defined(CRYPTO_MB)
-    if constexpr (crypto_mb::Library<C>::HAS)
-        return crypto_mb::verify_range<C, ALL_PLANES>(batch, lane, begin, end, comb, slots);
-#endif
     verify_enrolled_in_lanes<C, ALL_PLANES>(batch, lane, begin, end, comb, slots);
 }
 #define VERIFY_ENROLLED_STAGE(prefix, C) RANGE_STAGE(prefix##_verify_enrolled, verify_enrolled_range<C>)

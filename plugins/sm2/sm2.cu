@@ -1,11 +1,11 @@
 // SM2 signature verification (GB/T 32918.2): t = (r + s) mod n, (x, y) = s G + t Q, valid where (e + x) mod n = r.
 #include "curve_enrolled.cuh"
 #include "sm2_prepare.cuh"
-#if !TARGET_GPU
-#include "curve_key_lanes.cuh"
-#endif
 #if defined(CRYPTO_MB)
 #include "curve_crypto_mb.cuh"
+#endif
+#if !TARGET_GPU
+#include "curve_key_lanes.cuh"
 #endif
 
 typedef Ladder<Sm2Curve> Sm2Ladder;
@@ -101,11 +101,7 @@ ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, ENROLLED_BLOC
 #else
 DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
     const u32 *const comb = (const u32*)batch.state, *const slots = key_slots(batch);
-#if defined(CRYPTO_MB)
-    crypto_mb::verify_range<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, comb, slots);
-#else
     verify_enrolled_in_lanes<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, comb, slots);
-#endif
 }
 RANGE_STAGE(sm2_verify_enrolled, verify_enrolled_range)
 #endif
