@@ -13,6 +13,7 @@ import structlog
 from node_adapter.client import Priority
 from node_adapter.client._columns import Column
 from node_adapter.ledger._calls import Call
+from verifier.api import ColumnarRequest, Given, tune_malloc
 from verifier.api.requests import Limits, Requests
 from verifier.config import load_settings
 from verifier.core import Core
@@ -49,6 +50,7 @@ class Engine:
     """Use it in a with statement. `threads` bounds the CPU's threads; None takes all cores."""
 
     def __init__(self, devices: Sequence[str], plugins: Sequence[str], *, threads: int | None = None) -> None:
+        tune_malloc()
         self._core = Core(
             load_settings(
                 overrides={
@@ -90,13 +92,20 @@ class Engine:
 
         Raises VerifierError naming what is wrong.
         """
-        fields: dict[str, Any] = {name: column.cut(start, stop) for name, column in columns.items()}
-        fields |= {"items": stop - start, "scheme": call.scheme.message(), "priority": int(Priority.BULK)}
+        fields: dict[str, Any] = {
+            "items": stop - start,
+            "scheme": call.scheme.message(),
+            "priority": int(Priority.BULK),
+        }
+        given = {}
+        for name, column in columns.items():
+            data, offsets = column.views(start, stop)  # where Arrow has them: the worker's slot takes the only copy
+            given[name] = Given(data.data, memoryview(offsets))
         if call.recover:
             fields["address_hash"] = int(call.address_hash)
-            prepared = self._requests.recover(pb.RecoverRequest(**fields))
+            prepared = self._requests.recover(ColumnarRequest(pb.RecoverRequest(**fields), given))
         else:
-            prepared = self._requests.verify(pb.VerifyRequest(**fields))
+            prepared = self._requests.verify(ColumnarRequest(pb.VerifyRequest(**fields), given))
         while True:
             try:
                 return self._core.named.submit(prepared.batch, priority=prepared.priority, caller="ledger")
