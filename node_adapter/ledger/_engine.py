@@ -30,6 +30,7 @@ __all__ = ["AT_ONCE", "Engine", "plugin_digests"]
 AT_ONCE = 4  # row groups that are read, verified and written down at the same time, a device
 MAX_ITEMS = 1 << 18
 MAX_BYTES = 32 << 20
+LAUNCH_S = 0.2  # nothing here is more urgent than anything else
 
 
 def plugin_digests(calls: Iterable[Call]) -> dict[str, str]:
@@ -56,6 +57,7 @@ class Engine:
                 overrides={
                     "devices": {"use": list(devices)} | ({"cpu_threads": threads} if threads else {}),
                     "plugins": {"load": list(plugins)},
+                    "scheduling": {"launch_s": LAUNCH_S},
                 }
             )
         )
