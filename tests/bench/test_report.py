@@ -100,9 +100,14 @@ def test_the_table_of_cpus_has_ratios():
             record(case="sm2-verify-unknown-cpu-openssl", rate=3000.0),
             record(case="p256-verify-unknown-cpu", rate=8000.0),
             record(case="p256-verify-unknown-cpu-gmssl", rate=80.0),
+            record(case="secp256k1-recover-cpu", rate=900.0),
+            record(case="secp256k1-recover-cpu-openssl", rate=300.0),
+            record(case="ledger-verify-sm2-cpu", rate=1.0),
         ]
     ).splitlines()[3:]
     assert rows[0] == "| one CPU core | ÷ gmssl | ÷ openssl | compiler |"
+    assert rows[4] == "| secp256k1-recover-cpu |  | 3 |  |"
+    assert not any("ledger" in row for row in rows)
     assert rows[2] == "| sm2-verify-unknown-cpu |  | 3 | g++ 13 |"
     assert rows[3] == "| p256-verify-unknown-cpu | 100 |  |  |"
 

@@ -146,7 +146,8 @@ def _cpu_rows(records: Iterable[Record]) -> Iterable[str]:
     peers: dict[tuple[str, str, str], float] = {}
     for record in records:
         case, at, peer = record.case.partition("-cpu-")
-        if "-verify-" not in record.case or "-latency" in record.case or "-enrolled" in record.case:
+        signatures = "-verify-" in record.case or "-recover" in record.case
+        if not signatures or "-latency" in record.case or "-enrolled" in record.case:
             continue
         if at:
             peers[case, record.device, peer] = record.rate
@@ -165,7 +166,8 @@ def _cpu_rows(records: Iterable[Record]) -> Iterable[str]:
             f"{record.rate / peers[case, device, name]:.3g}" if (case, device, name) in peers else ""
             for name in names
         ]
-        yield f"| {label} | {' | '.join(cells)} | {record.settings.get('compiler', '')} |"
+        if any(cells):
+            yield f"| {label} | {' | '.join(cells)} | {record.settings.get('compiler', '')} |"
 
 
 def rewrite(text: str, table: str) -> str:
