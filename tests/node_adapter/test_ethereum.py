@@ -1,5 +1,6 @@
 import re
 from collections import Counter
+from pathlib import Path
 
 import _ecdsa
 import cramjam
@@ -13,6 +14,7 @@ from node_adapter.formats._rlp import encode_list, read
 from node_adapter.formats._trie import transactions_root
 from node_adapter.formats.ethereum import records
 
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "chain.rlp"
 KEY = PrivateKey(bytes(31) + b"\7")
 ADDRESS = _ecdsa.keccak256(KEY.public_key.format(False)[1:])[-20:]
 
@@ -101,6 +103,12 @@ def test_every_type_of_transaction_leads_to_its_sender(client):
     assert len(record.signed) == 10
     assert set(outcome.addresses.values()) == {ADDRESS}
     assert [v.address for v in settle(record.signed, outcome)] == [ADDRESS] * 10
+
+
+def test_the_example_has_a_transaction_of_every_type(client):
+    found = [signed for record in records(EXAMPLE.read_bytes()) for signed in record.signed]
+    outcome = verify_signed(client, found)
+    assert [verdict.address for verdict in settle(found, outcome)] == [ADDRESS] * 7
 
 
 def test_low_s_is_required_wherever_the_fork_is_certain():
