@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
+import inspect
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -17,27 +19,46 @@ from verifier.cli._tls import credentials
 from verifier.config import default_admin_address
 from verifier.v1 import admin_pb2_grpc
 
-__all__ = ["DEFAULT_ADDRESS", "Address", "AdminListener", "TlsCa", "TlsCertificate", "TlsKey", "ask"]
+__all__ = ["AdminListener", "ask", "asks_daemon"]
 
 DEFAULT_ADDRESS = default_admin_address()
 
-Address = Annotated[
-    str,
-    typer.Option("--address", "-a", envvar="VERIFIER_ADMIN_ADDRESS", help="The daemon's admin listener."),
-]
-TlsCa = Annotated[
-    Path | None,
-    typer.Option("--tls-ca", envvar="VERIFIER_ADMIN_TLS_CA", help="PEM: who signed the daemon's certificate."),
-]
-TlsCertificate = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-certificate", envvar="VERIFIER_ADMIN_TLS_CERTIFICATE", help="PEM: this administrator's certificate."
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "address": (
+        Annotated[
+            str,
+            typer.Option("--address", "-a", envvar="VERIFIER_ADMIN_ADDRESS", help="The daemon's admin listener."),
+        ],
+        DEFAULT_ADDRESS,
     ),
-]
-TlsKey = Annotated[
-    Path | None, typer.Option("--tls-key", envvar="VERIFIER_ADMIN_TLS_KEY", help="PEM: the certificate's key.")
-]
+    "ca": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--tls-ca", envvar="VERIFIER_ADMIN_TLS_CA", help="PEM: who signed the daemon's certificate."
+            ),
+        ],
+        None,
+    ),
+    "certificate": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--tls-certificate",
+                envvar="VERIFIER_ADMIN_TLS_CERTIFICATE",
+                help="PEM: this administrator's certificate.",
+            ),
+        ],
+        None,
+    ),
+    "key": (
+        Annotated[
+            Path | None,
+            typer.Option("--tls-key", envvar="VERIFIER_ADMIN_TLS_KEY", help="PEM: the certificate's key."),
+        ],
+        None,
+    ),
+}
 
 
 class AdminListener(NamedTuple):
@@ -47,6 +68,26 @@ class AdminListener(NamedTuple):
     ca: Path | None
     certificate: Path | None
     key: Path | None
+
+
+def asks_daemon(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter `daemon` is an AdminListener, with the options that say where it is instead."""
+    named = inspect.signature(command, eval_str=True).parameters
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for name, p in named.items() if name != "daemon"]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _OPTIONS.items()
+    ]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        daemon = AdminListener(**{name: given.pop(name) for name in _OPTIONS})
+        command(daemon=daemon, **given)
+
+    # What typer reads, both of them.
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def ask(daemon: AdminListener, call: Callable[[Any], Any]) -> Any:

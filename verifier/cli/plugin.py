@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from verifier.cli import _plugin_files
-from verifier.cli._admin import DEFAULT_ADDRESS, Address, AdminListener, TlsCa, TlsCertificate, TlsKey, ask
+from verifier.cli._admin import AdminListener, ask, asks_daemon
 from verifier.cli._plugin_tune import assignments
 from verifier.v1 import admin_pb2
 
@@ -41,15 +41,10 @@ def _example(text: str) -> str:
 
 
 @app.command("list", epilog=_example("verifier plugin list --json"), rich_help_panel="Running daemon")
-def list_(
-    address: Address = DEFAULT_ADDRESS,
-    ca: TlsCa = None,
-    certificate: TlsCertificate = None,
-    key: TlsKey = None,
-    as_json: AsJson = False,
-) -> None:
+@asks_daemon
+def list_(daemon: AdminListener, as_json: AsJson = False) -> None:
     """List every instance, also failed and unloaded ones."""
-    answer = ask(AdminListener(address, ca, certificate, key), lambda stub: stub.List(admin_pb2.ListPluginsRequest()))
+    answer = ask(daemon, lambda stub: stub.List(admin_pb2.ListPluginsRequest()))
     rows = [
         (
             i.label,
@@ -70,146 +65,89 @@ def list_(
     epilog=_example("verifier plugin load sm4 --variant sliced --tunable SLICED_THREADS=256"),
     rich_help_panel="Running daemon",
 )
+@asks_daemon
 def load(
+    daemon: AdminListener,
     plugin: Annotated[str, typer.Argument(help="name, name@version, or a folder or bundle.")],
     inactive: Annotated[bool, typer.Option("--inactive", help="Only for callers that pin its version.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Although this version is loaded.")] = False,
     variant: Annotated[str, typer.Option(help="Of the manifest; default: none. Left out: as configured.")] = "",
     tunable: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the manifest.")] = None,
-    address: Address = DEFAULT_ADDRESS,
-    ca: TlsCa = None,
-    certificate: TlsCertificate = None,
-    key: TlsKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Load a plugin and, if every device gives every known answer, make it the default."""
     path = Path(plugin)
     name = str(path.resolve()) if path.exists() else plugin
     request = admin_pb2.LoadPluginRequest(
-        plugin=name,
-        keep_inactive=inactive,
-        force=force,
-        variant=variant,
-        tunables=assignments(tunable or ()),
+        plugin=name, keep_inactive=inactive, force=force, variant=variant, tunables=assignments(tunable or ())
     )
-    _change(AdminListener(address, ca, certificate, key), as_json, lambda stub: stub.Load(request))
+    _change(daemon, as_json, lambda stub: stub.Load(request))
 
 
 @app.command(epilog=_example("verifier plugin unload sm2@1.0.0 --wait"), rich_help_panel="Running daemon")
+@asks_daemon
 def unload(
+    daemon: AdminListener,
     plugin: Plugin,
     wait: Annotated[bool, typer.Option("--wait", help="Until its memory is free.")] = False,
     timeout_s: Annotated[float, typer.Option(min=0, help="How long it may drain; 0: the daemon's default.")] = 0.0,
-    address: Address = DEFAULT_ADDRESS,
-    ca: TlsCa = None,
-    certificate: TlsCertificate = None,
-    key: TlsKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Take instances out: no new batches, and freed when the last one in flight is answered."""
     request = admin_pb2.UnloadPluginRequest(plugin=plugin, wait=wait, timeout_s=timeout_s)
-    _change(AdminListener(address, ca, certificate, key), as_json, lambda stub: stub.Unload(request))
+    _change(daemon, as_json, lambda stub: stub.Unload(request))
 
 
 @app.command(epilog=_example("verifier plugin reload sm2"), rich_help_panel="Running daemon")
-def reload(
-    plugin: Plugin,
-    address: Address = DEFAULT_ADDRESS,
-    ca: TlsCa = None,
-    certificate: TlsCertificate = None,
-    key: TlsKey = None,
-    as_json: AsJson = False,
-) -> None:
+@asks_daemon
+def reload(daemon: AdminListener, plugin: Plugin, as_json: AsJson = False) -> None:
     """Load a served plugin again from where it came from, even if nothing changed."""
-    _change(
-        AdminListener(address, ca, certificate, key),
-        as_json,
-        lambda stub: stub.Reload(admin_pb2.ReloadPluginRequest(plugin=plugin)),
-    )
+    _change(daemon, as_json, lambda stub: stub.Reload(admin_pb2.ReloadPluginRequest(plugin=plugin)))
 
 
 @app.command(epilog=_example("verifier plugin activate sm2@1.1.0"), rich_help_panel="Running daemon")
-def activate(
-    plugin: Plugin,
-    address: Address = DEFAULT_ADDRESS,
-    ca: TlsCa = None,
-    certificate: TlsCertificate = None,
-    key: TlsKey = None,
-    as_json: AsJson = False,
-) -> None:
+@asks_daemon
+def activate(daemon: AdminListener, plugin: Plugin, as_json: AsJson = False) -> None:
     """Make a loaded instance its plugin's default."""
-    _change(
-        AdminListener(address, ca, certificate, key),
-        as_json,
-        lambda stub: stub.Activate(admin_pb2.ActivatePluginRequest(plugin=plugin)),
-    )
+    _change(daemon, as_json, lambda stub: stub.Activate(admin_pb2.ActivatePluginRequest(plugin=plugin)))
 
 
 @app.command(epilog=_example("verifier plugin rollback sm2"), rich_help_panel="Running daemon")
-def rollback(
-    plugin: Plugin,
-    address: Address = DEFAULT_ADDRESS,
-    ca: TlsCa = None,
-    certificate: TlsCertificate = None,
-    key: TlsKey = None,
-    as_json: AsJson = False,
-) -> None:
+@asks_daemon
+def rollback(daemon: AdminListener, plugin: Plugin, as_json: AsJson = False) -> None:
     """Return to the instance that the active one replaced."""
-    _change(
-        AdminListener(address, ca, certificate, key),
-        as_json,
-        lambda stub: stub.Rollback(admin_pb2.RollbackPluginRequest(plugin=plugin)),
-    )
+    _change(daemon, as_json, lambda stub: stub.Rollback(admin_pb2.RollbackPluginRequest(plugin=plugin)))
 
 
 @app.command(epilog=_example("verifier plugin confirm sm2"), rich_help_panel="Running daemon")
-def confirm(
-    plugin: Plugin,
-    address: Address = DEFAULT_ADDRESS,
-    ca: TlsCa = None,
-    certificate: TlsCertificate = None,
-    key: TlsKey = None,
-    as_json: AsJson = False,
-) -> None:
+@asks_daemon
+def confirm(daemon: AdminListener, plugin: Plugin, as_json: AsJson = False) -> None:
     """Keep the active instance for good: what it replaced is let go of."""
-    _change(
-        AdminListener(address, ca, certificate, key),
-        as_json,
-        lambda stub: stub.Confirm(admin_pb2.ConfirmPluginRequest(plugin=plugin)),
-    )
+    _change(daemon, as_json, lambda stub: stub.Confirm(admin_pb2.ConfirmPluginRequest(plugin=plugin)))
 
 
 @app.command(epilog=_example("verifier plugin history sm2"), rich_help_panel="Running daemon")
+@asks_daemon
 def history(
+    daemon: AdminListener,
     plugin: Annotated[str, typer.Argument(help="name or name@version; all where left out.")] = "",
-    address: Address = DEFAULT_ADDRESS,
-    ca: TlsCa = None,
-    certificate: TlsCertificate = None,
-    key: TlsKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what became of every instance, oldest first."""
-    answer = ask(
-        AdminListener(address, ca, certificate, key),
-        lambda stub: stub.History(admin_pb2.PluginHistoryRequest(plugin=plugin)),
-    )
+    answer = ask(daemon, lambda stub: stub.History(admin_pb2.PluginHistoryRequest(plugin=plugin)))
     rows = [(_time(t.at_unix_ms), t.label, _state(t.state), t.reason) for t in answer.transitions]
     _print(answer, as_json, ("time", "plugin", "state", "reason"), rows)
 
 
 @app.command(epilog=_example("verifier plugin audit --limit 20"), rich_help_panel="Running daemon")
+@asks_daemon
 def audit(
+    daemon: AdminListener,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="The newest so many.")] = 100,
-    address: Address = DEFAULT_ADDRESS,
-    ca: TlsCa = None,
-    certificate: TlsCertificate = None,
-    key: TlsKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Show who did what, oldest first."""
-    answer = ask(
-        AdminListener(address, ca, certificate, key), lambda stub: stub.Audit(admin_pb2.AuditRequest(limit=limit))
-    )
+    answer = ask(daemon, lambda stub: stub.Audit(admin_pb2.AuditRequest(limit=limit)))
     rows = [
         (_time(r.at_unix_ms), r.actor, r.operation, r.label or r.target, r.outcome, r.digest[:SHORT_DIGEST], r.detail)
         for r in answer.records
