@@ -1,5 +1,6 @@
 // Every function of every field, as C functions for test_field.py: probe_*(function, a, b, c, mask, result).
 #include "curve.cuh"
+#include "lazy_operation.cuh"
 
 // Lazy functions: `result` as it stands in memory; returns the flags.
 template <class F>
@@ -8,18 +9,7 @@ DEVICE u32 lazy(u32 function, const Words& a, const Words& b, const Words& c, u3
     typename F::Element r = F::zero();
     Flags flags = {0, 0};
     switch (function) {
-        case 0: r = F::mul(x, y, flags); break;
-        case 1: r = F::sqr(x, flags); break;
-        case 2: r = F::add(x, y, flags); break;
-        case 3: r = F::twice(x, flags); break;
-        case 4: r = F::triple(x, flags); break;
-        case 5: r = F::triple_add(x, y, flags); break;
-        case 6: r = F::sub(x, y, flags); break;
-        case 7: r = F::sub_twice(x, y, flags); break;
-        case 8: r = F::sub_sub(x, y, z, flags); break;
-        case 9: r = F::sub_sub_twice(x, y, z, flags); break;
-        case 10: r = F::half(x); break;
-        case 11: r = F::negate_if(x, mask, flags); break;
+        LAZY_OPERATIONS(F, r, x, y, z, mask, flags)
         case 12: r = F::canonical(x); break;
         case 13: r = F::from_words(a, flags); break;
         case 14: r = F::is_zero(x) ? F::one() : F::zero(); break;

@@ -1,5 +1,6 @@
 // The field of eight elements, one operation a call: elements are limb[5][8], plain integers limb[4][8].
 #include "field_lanes.cuh"
+#include "lazy_operation.cuh"
 
 #if HAS_LANES
 
@@ -13,18 +14,7 @@ WITH_IFMA static void run(u32 operation, const u64* a, const u64* b, const u64* 
     const Element x = F::load((const u32*)a), y = F::load((const u32*)b), z = F::load((const u32*)c);
     Element r = {};
     switch (operation) {
-        case 0: r = F::mul(x, y, flags); break;
-        case 1: r = F::sqr(x, flags); break;
-        case 2: r = F::add(x, y, flags); break;
-        case 3: r = F::twice(x, flags); break;
-        case 4: r = F::triple(x, flags); break;
-        case 5: r = F::triple_add(x, y, flags); break;
-        case 6: r = F::sub(x, y, flags); break;
-        case 7: r = F::sub_twice(x, y, flags); break;
-        case 8: r = F::sub_sub(x, y, z, flags); break;
-        case 9: r = F::sub_sub_twice(x, y, z, flags); break;
-        case 10: r = F::half(x); break;
-        case 11: r = F::negate_if(x, m, flags); break;
+        LAZY_OPERATIONS(F, r, x, y, z, m, flags)
         case 12: r.limb[0] = F::is_zero(x); break;
         case 13: r = F::one(); break;
     }

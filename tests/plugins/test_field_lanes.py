@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from _build import build
+from _field_operations import HALF, OPERATIONS
 from _lanes import LANE_FLAGS
 from _reference import P256, SECP256K1, SM2
 
@@ -59,22 +59,6 @@ def sample(generator: random.Random, p: int) -> int:
     return min(number, bound - 1)
 
 
-OPERATIONS: list[Callable[[int, int, int, int], int]] = [
-    lambda a, b, c, m: a * b,
-    lambda a, b, c, m: a * a,
-    lambda a, b, c, m: a + b,
-    lambda a, b, c, m: 2 * a,
-    lambda a, b, c, m: 3 * a,
-    lambda a, b, c, m: 3 * a + b,
-    lambda a, b, c, m: a - b,
-    lambda a, b, c, m: a - 2 * b,
-    lambda a, b, c, m: a - b - c,
-    lambda a, b, c, m: a - b - 2 * c,
-    lambda a, b, c, m: a,  # half, doubled again below
-    lambda a, b, c, m: -a if m else a,
-]
-
-
 @pytest.mark.parametrize("operation", range(len(OPERATIONS)))
 @pytest.mark.parametrize("name", CURVES)
 def test_operations_stay_below_their_bound(library, name, operation):
@@ -91,7 +75,7 @@ def test_operations_stay_below_their_bound(library, name, operation):
         for got, *numbers in zip(take(out), a, b, c, masks, strict=True):
             assert got < 5 * p // 4
             wanted = OPERATIONS[operation](*numbers) * over
-            assert ((2 * got if operation == 10 else got) - wanted) % p == 0, [hex(n) for n in numbers]
+            assert ((2 * got if operation == HALF else got) - wanted) % p == 0, [hex(n) for n in numbers]
 
 
 @pytest.mark.parametrize("name", CURVES)
