@@ -106,6 +106,12 @@ def test_every_type_of_transaction_leads_to_its_sender(client):
 
 
 def test_the_example_has_a_transaction_of_every_type(client):
+    blocks = [
+        block(legacy(1), legacy(1337), number=1),
+        block(typed(1), typed(2), typed(3), number=2),
+        block(typed(4, authorisations=[authorisation(1)]), number=3),
+    ]
+    assert EXAMPLE.read_bytes() == b"".join(blocks)
     found = [signed for record in records(EXAMPLE.read_bytes()) for signed in record.signed]
     outcome = verify_signed(client, found)
     assert [verdict.address for verdict in settle(found, outcome)] == [ADDRESS] * 7
