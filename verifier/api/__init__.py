@@ -7,7 +7,7 @@ from verifier.api._columnar import CallLimits, ColumnCalls, serialized
 from verifier.api._health import HEALTH_SERVICE, SERVICE, Health
 from verifier.api._interceptor import CallInterceptor
 from verifier.api._lift import KINDS, ColumnarRequest, Given, request_digest
-from verifier.api._listeners import split_address
+from verifier.api._listeners import probe_port, split_address
 from verifier.api._operations import Backend, Operations, Pending
 from verifier.api._shared import SharedLimits, SharedRegions, shared_columns
 from verifier.api._shared_listener import SharedMemoryListener
@@ -54,6 +54,7 @@ __all__ = [
     "caller_of",
     "channel_options",
     "deadline_of",
+    "probe_port",
     "request_digest",
     "serialized",
     "shared_columns",

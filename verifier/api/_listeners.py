@@ -12,7 +12,7 @@ import grpc
 
 from verifier.errors import ConfigError
 
-__all__ = ["check_listener", "is_private", "open_port", "somebody_listens", "split_address"]
+__all__ = ["check_listener", "is_private", "open_port", "probe_port", "somebody_listens", "split_address"]
 
 _umask_lock = threading.Lock()
 
@@ -89,15 +89,24 @@ def open_port(
 
 def _why(address: str) -> str:
     """What the system says of an address that gRPC could not open without saying why."""
-    host, port = split_address(address)
     try:
-        family, _, _, _, where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(where)
+        probe_port(address)
     except OSError as error:
         return error.strerror or str(error)
     return "is another process there?"
+
+
+def probe_port(address: str) -> tuple[socket.AddressFamily, tuple[str | int, ...]]:
+    """Takes a port and lets it go: its family, and where it was with the port that a 0 became.
+
+    Without SO_REUSEPORT: another process there must be noticed, not joined. Raises OSError.
+    """
+    host, port = split_address(address)
+    family, _, _, _, where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(where)
+        return family, probe.getsockname()
 
 
 def _prepare_socket(path: Path, setting: str) -> None:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from verifier.api import split_address
+from verifier.api import probe_port
 from verifier.errors import ConfigError
 
 __all__ = ["HeldPorts"]
@@ -23,14 +23,8 @@ class HeldPorts:
             self._held = undo.pop_all()
 
     def _hold(self, address: str, undo: ExitStack) -> str:
-        host, port = split_address(address)
         try:
-            family, _, _, _, where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
-            # Without SO_REUSEPORT: another daemon there must be noticed, not joined.
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(where)
-                taken = probe.getsockname()
+            family, taken = probe_port(address)
             held = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             held.bind(taken)
