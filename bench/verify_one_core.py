@@ -1,6 +1,6 @@
 """Verification on one core: unknown keys, keys with tables by their window, and items made to be slow.
 
-    python bench/verify_one_core.py [--algorithm SM2] [--variant crypto_mb] [--items 8192] [--keys 64] [--runs 3]
+    python bench/verify_one_core.py [--algorithm SM2] [--variant crypto_mb] [--tunable ITEM_LANES=1] [--runs 3]
     python bench/verify_one_core.py --libraries [--output bench/results/cpu-providers.jsonl]
 
 Thousands of items a second of the thread's processor time, the best of the runs. Items are made to be slow where they
@@ -32,6 +32,7 @@ from verifier.bench.peers import coincurve_recover, peers_for  # noqa: E402
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.bench.rig import Rig, Slot, columns_of  # noqa: E402
 from verifier.bench.signatures import make_crafted, make_signatures, sm2_hash  # noqa: E402
+from verifier.cli._plugin_tune import assignments  # noqa: E402
 from verifier.drivers.build import host_target  # noqa: E402
 from verifier.manifest import load_manifest  # noqa: E402
 from verifier.model import Bytes, Column  # noqa: E402
@@ -44,7 +45,7 @@ WINDOWS = (4, 5, 6, 8)
 PEER_ITEMS = {"gmssl": 30, "openssl": 1000}
 
 
-def open_rig(algorithm: str, variant: str, tunables: Mapping[str, int]) -> Rig:
+def open_rig(algorithm: str, variant: str, tunables: Mapping[str, int | str]) -> Rig:
     """One thread of the CPU with this build of the algorithm's plugin."""
     folder = ROOT / "plugins" / PLUGINS[algorithm]
     choice = load_manifest(folder).choice(variant, tunables)
@@ -152,6 +153,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=64)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--variant", default="", help="of the plugin, such as crypto_mb")
+    parser.add_argument(
+        "--tunable", action="append", default=[], help="NAME=VALUE of the plugin, such as ITEM_LANES=1"
+    )
     parser.add_argument("--libraries", action="store_true", help="beside libraries, and with providers")
     parser.add_argument("--output", type=Path, help="of --libraries: adds the records to this file")
     options = parser.parse_args()
@@ -163,9 +167,10 @@ def main() -> None:
                 if options.output:
                     append_records(options.output, [record])
         return
+    tunables = assignments(options.tunable)
     for algorithm in options.algorithm or PLUGINS:
         made = make_signatures(algorithm, options.items, keys=options.keys)
-        with open_rig(algorithm, options.variant, {}) as rig:
+        with open_rig(algorithm, options.variant, tunables) as rig:
             usual = rate(rig, rig.fill("verify", algorithm, columns_of(made), made.items), made.codes, options.runs)
             print(f"{algorithm} unknown keys: {usual / 1e3:.1f} k/s", flush=True)
             if algorithm == "SM2":
@@ -174,7 +179,7 @@ def main() -> None:
                 slow = rate(rig, slot, crafted.codes, options.runs)
                 print(f"{algorithm} made to be slow: {slow / 1e3:.1f} k/s, 1/{usual / slow:.2f}", flush=True)
         for window in WINDOWS:
-            with open_rig(algorithm, options.variant, {"WINDOW_KEY_CPU": window}) as rig:
+            with open_rig(algorithm, options.variant, {**tunables, "WINDOW_KEY_CPU": window}) as rig:
                 columns = enrolled_columns(made, enroll_keys(rig, made))
                 slot = rig.fill("verify_enrolled", algorithm, columns, made.items)
                 enrolled = rate(rig, slot, made.codes, options.runs)
