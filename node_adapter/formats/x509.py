@@ -94,10 +94,7 @@ def load(data: bytes, source: str) -> list[Certificate]:
         return [_certificate(element, source)]
     certificates: list[Certificate] = []
     for match in _PEM.finditer(data):
-        try:
-            der = base64.b64decode(b"".join(match[2].split()), validate=True)
-        except binascii.Error as error:
-            raise FormatError(match.start(2), f"base64 of a certificate: {error}") from None
+        der = _decoded(match)
         try:
             certificate = read(der, tag=SEQUENCE)
             if match[1] != b"TRUSTED " and certificate.stop != len(der):
@@ -122,10 +119,7 @@ def load_first(data: bytes, source: str) -> Certificate:
     match = _ANY_PEM.search(data)
     if match is None:
         return load(data, source)[0]
-    try:
-        der = base64.b64decode(b"".join(match[2].split()), validate=True)
-    except binascii.Error as error:
-        raise FormatError(match.start(2), f"base64 of a certificate: {error}") from None
+    der = _decoded(match)
     element = read(der, tag=SEQUENCE)
     if element.stop != len(der):
         raise FormatError(element.stop, f"{len(der) - element.stop} bytes behind the certificate")
@@ -184,6 +178,14 @@ def point_encoding(point: bytes) -> KeyEncoding | None:
 def tbs_digests(client: VerifierClient, certificates: Iterable[Certificate]) -> list[bytes]:
     """SM3 over each certificate's TBS, by the daemon."""
     return [row.tobytes() for row in client.digest(Hash.SM3, [c.tbs for c in certificates]).digests]
+
+
+def _decoded(match: re.Match[bytes]) -> bytes:
+    """What a block of PEM holds, the second group of a match. Raises FormatError."""
+    try:
+        return base64.b64decode(b"".join(match[2].split()), validate=True)
+    except binascii.Error as error:
+        raise FormatError(match.start(2), f"base64 of a certificate: {error}") from None
 
 
 def _certificate(certificate: Element, source: str) -> Certificate:
