@@ -8,8 +8,8 @@ Needs matplotlib, which nothing else does.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,11 @@ def save(chart: Any, path: Path) -> None:
 def main() -> None:
     """Draws both."""
     root = Path(__file__).resolve().parents[1]
-    figures = latest(Path(sys.argv[1]) if len(sys.argv) > 1 else root / "bench" / "results" / "cipher-tables.jsonl")
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else root / "docs"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, nargs="?", default=root / "bench" / "results" / "cipher-tables.jsonl")
+    parser.add_argument("folder", type=Path, nargs="?", default=root / "docs")
+    options = parser.parse_args()
+    figures, folder = latest(options.results), options.folder
     draw_sizes(figures, folder / "cipher-sizes.svg")
     draw_builds(figures, folder / "cipher-builds.svg")
 

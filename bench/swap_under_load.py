@@ -20,11 +20,12 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "common")]
 
-from _admin import MARKED, MARKS, AdminDaemon, Swapper, copy_plugin, marked_parity, wait_until  # noqa: E402
+from _admin import MARKED, MARKS, AdminDaemon, Swapper, copy_plugin, marked_parity  # noqa: E402
 from _load import UNDECIDED, WRONG, Load  # noqa: E402
 from _memory import Memory, rise  # noqa: E402
+from _waiting import until  # noqa: E402
 
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
@@ -96,7 +97,7 @@ class Run:
             (worker,) = self.daemon.workers()
             self.kills.append(time.monotonic())
             os.kill(worker, signal.SIGKILL)
-            wait_until(lambda worker=worker: self.daemon.workers() not in ([], [worker]), "the worker is replaced")
+            until(lambda worker=worker: self.daemon.workers() not in ([], [worker]), "the worker is replaced")
             time.sleep(3.0)
 
     def _rest(self, seconds: float) -> None:

@@ -221,6 +221,8 @@ class AsyncVerifierClient:
         """The result of a job. Those who left items of it undecided are added to `doubtful`."""
         room = asyncio.Semaphore(self._in_flight)
         chunks = job.chunks(limits, self._chunk_items, self._chunk_bytes)
+        if len(chunks) == 1:  # most are: no task is needed
+            return await self._chunk(job, chunks[0], room, deadline, set(avoid), doubtful)
         tasks = [
             asyncio.create_task(self._chunk(job, chunk, room, deadline, set(avoid), doubtful)) for chunk in chunks
         ]

@@ -76,12 +76,23 @@ class Flight(Generic[R]):
             method: Any = getattr(replica.stub, self._job.method)
             patience_s = self._replicas.patience_s(replica, attempt, max(0.0, self._deadline - now))
             try:
-                call = method.future(sent.request, timeout=patience_s)
+                call = self._call(method, sent.request, patience_s)
             except ValueError:  # grpc's answer on a closed channel
                 self._fail(number, UnavailableError("the client is closed"))
                 continue
             self._flying[call] = number, attempt, sent, replica
             call.add_done_callback(self._done.put)
+
+    def _call(self, method: Any, request: bytes, patience_s: float) -> Any:
+        """A call that is under way, or, where it is the only one, over: gRPC starts a thread for calls that are not
+        waited for, which costs a small batch as much as all the rest."""
+        if len(self._chunks) > 1:
+            return method.future(request, timeout=patience_s)
+        try:
+            _, call = method.with_call(request, timeout=patience_s)
+        except grpc.RpcError as error:
+            return error
+        return call
 
     def _receive(self) -> None:
         """Waits for an answer, or until it is time to send again."""
