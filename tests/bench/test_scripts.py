@@ -18,4 +18,5 @@ def test_a_script_says_what_it_measures(script):
         pytest.importorskip(EXTRAS[script.name])
     done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("usage: ") and f"python bench/{script.name}" in done.stdout
+    assert done.stdout.startswith("usage: ")
+    assert f"python bench/{script.name}" in done.stdout
