@@ -3,8 +3,9 @@
     python bench/front_end.py --device cpu --processes 1 2 --seconds 5 --out bench/results/front_end.jsonl
 
 Cases: transport-null (gRPC streams, the null plugin), grpc-e2e-sm2, shm-null and shm-e2e-sm2 (columns in the clients'
-shared memory), request-8192-added-latency (seconds of one request beyond its time on the device, at half load), and
-request-8192-transport-latency (the same request to a gRPC server in Python that looks at nothing: the floor of both).
+shared memory), request-8192-added-latency (seconds of one request beyond its time on the device, at half load; -shm:
+with its columns in shared memory), and request-8192-transport-latency (the same bytes to a gRPC server in Python that
+looks at nothing: the floor of what does not lie in shared memory).
 Clients are processes of their own, one for each front end unless --clients says otherwise, each with a channel of its
 own and --depth requests of --items in flight. Requests are written once, before any clock starts: client_call.py says
 what writing one costs a caller. CPU seconds a GB of each role stand in `settings`: on a machine that others use, too,
@@ -79,7 +80,8 @@ def main() -> None:
                         f"{np.median(rates) * BYTES / 1e9:6.2f} GB/s",
                         flush=True,
                     )
-                keep(options, latency(daemon, options, device, processes, plugin))
+                for way in ("grpc", "shm"):
+                    keep(options, latency(daemon, options, device, processes, plugin, way))
 
 
 def keep(options: argparse.Namespace, made: Record) -> None:
@@ -229,10 +231,12 @@ def check(answer: pb.VerifyResponse, items: int, expected: np.ndarray) -> None:
         raise SystemExit(f"wrong verdicts: {answer.items} items, {answer.served_by}")
 
 
-def latency(daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, processes: int, plugin: str) -> Record:
+def latency(
+    daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, processes: int, plugin: str, way: str
+) -> Record:
     """Seconds that a request of 8,192 items takes beyond its copies and kernels, requests coming at half the rate
     at which one after the other can be served."""
-    requests, expected, _ = make_requests(8192, "")
+    requests, expected, _memory = make_requests(8192, daemon.memory if way == "shm" else "")
     channel = grpc.insecure_channel(daemon.address, CHANNEL_OPTIONS)
     verify = channel.unary_unary(f"{VERIFIER}/Verify", response_deserializer=pb.VerifyResponse.FromString)
     for _ in range(3):
@@ -247,7 +251,7 @@ def latency(daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, pro
         check(answer, 8192, expected)
         added.append(seconds - answer.timings.device_ns / 1e9)
         time.sleep(took)
-    case = "request-8192-added-latency" + ("-null" if plugin == "null" else "")
+    case = "request-8192-added-latency" + ("-shm" if way == "shm" else "") + ("-null" if plugin == "null" else "")
     return latency_record(device, case, added, processes)
 
 
@@ -292,7 +296,7 @@ def latency_record(device: DeviceInfo, case: str, seconds: Sequence[float], proc
         settings={"processes": processes, **load_average()},
     )
     p99 = made.settings["p99"]
-    print(f"{case:28} {processes} processes p50 {made.rate * 1e3:.2f} ms p99 {float(p99) * 1e3:.2f} ms", flush=True)
+    print(f"{case:36} {processes} processes p50 {made.rate * 1e3:.2f} ms p99 {float(p99) * 1e3:.2f} ms", flush=True)
     return made
 
 
