@@ -31,6 +31,11 @@ class Column:
     stride: int = 0
     offsets: npt.NDArray[np.int64] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the wire: the last of `ends`."""
+        return self.items * self.stride if self.offsets is None else int(self.offsets[-1]) + 4 * self.items
+
     def ends(self) -> npt.NDArray[np.int64]:
         """Bytes on the wire before each item and after the last: items + 1 numbers."""
         if self.offsets is None:

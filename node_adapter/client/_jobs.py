@@ -113,6 +113,9 @@ class Job(Generic[R]):
         most_items = min(limits.max_items, chunk_items or limits.preferred_items or limits.max_items)
         tails = 4 * sum(column.offsets is not None for column in self.columns.values())  # each chunk's last offsets
         hard = min(limits.max_batch_bytes, limits.max_message_bytes - _FRAME_BYTES) - len(self.table)
+        nbytes = sum(column.nbytes for column in self.columns.values())
+        if 0 < self.items <= most_items and nbytes + self.named_bytes * self.items <= min(chunk_bytes, hard - tails):
+            return [Chunk(0, self.items)]
         sent = np.sum([column.ends() for column in self.columns.values()], axis=0)
         held = sent + self.named_bytes * np.arange(self.items + 1)
         chunks = []
