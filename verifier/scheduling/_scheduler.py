@@ -16,6 +16,7 @@ from functools import partial
 
 import structlog
 
+from verifier.attended import attend_as
 from verifier.errors import CapacityError, DeadlineError, StoppingError
 from verifier.model import Batch, BatchKey, BatchResult, Timings
 from verifier.scheduling._backlog import Held
@@ -160,6 +161,8 @@ class Scheduler:
         except Exception as error:
             future = Future()
             future.set_exception(error)
+        for piece in launch.pieces:
+            attend_as(piece.work.future, future)
         with self._lock:
             self._core.started(launch)
         future.add_done_callback(partial(self._finished, launch))

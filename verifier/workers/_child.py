@@ -26,6 +26,7 @@ from verifier.channel import Channel
 from verifier.drivers import open_driver
 from verifier.drivers._driver import DeviceInfo, Driver
 from verifier.errors import BackendError
+from verifier.workers._cores import may_look
 from verifier.workers._instance import Instance
 from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import (
@@ -50,8 +51,6 @@ __all__ = ["main"]
 
 _log = logging.getLogger(__name__)
 
-# With fewer cores whoever looks without giving up its core takes it from those that it waits for.
-_SPARE_CORES = 4
 _WATCHED_S = 2e-3  # the end of a batch is looked for so long; then a thread waits for it that gives up its core
 _LINGER_S = 500e-6  # and the next batch so long: a caller with one after the other takes some 300 us to send it
 
@@ -77,8 +76,7 @@ class Child:
         self._handed_on = self._finished = 0  # to the second thread, and by it
         self._orders = select.poll()
         self._orders.register(batches.connection, select.POLLIN)
-        spare = len(os.sched_getaffinity(0)) >= _SPARE_CORES
-        self._watched_s, self._linger_s = (_WATCHED_S, _LINGER_S) if spare else (0.0, 0.0)
+        self._watched_s, self._linger_s = (_WATCHED_S, _LINGER_S) if may_look() else (0.0, 0.0)
 
     def serve(self) -> None:
         """Runs batches until the parent says that there are no more."""
