@@ -22,8 +22,10 @@ class Attended(Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """As Future.result."""
+        if timeout is not None and timeout <= 0:
+            return super().result(timeout)
         attend, self.attend = self.attend, None  # once: it holds whatever it works with
-        if attend is not None and not self.done() and (timeout is None or timeout > 0):
+        if attend is not None and not self.done():
             began = time.monotonic()
             attend(timeout)
             if timeout is not None:

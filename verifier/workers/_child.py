@@ -4,7 +4,8 @@ Three threads: this process's first takes batches and submits them, a second fin
 and unloads plugins and notices the parent's end. The first does the finishing too where the device works in place,
 and of a batch that is done soon while no other comes: that spares small batches a change of threads. It looks for the
 end of such a batch, and for a moment for the next batch, without giving up its core, where there are enough of them:
-in a virtual machine waking a core that sleeps may take longer than verifying a signature does.
+in a virtual machine waking a core that sleeps may take longer than verifying a signature does. It gives way to others
+that the kernel has put on its core: one of them may be whom it waits for.
 """
 
 from __future__ import annotations
@@ -109,13 +110,14 @@ class Child:
         while not submitted.done():
             if self._orders.poll(0) or time.perf_counter() > end:
                 return False
+            os.sched_yield()
         return True
 
     def _linger(self) -> None:
         """Looks for the next message for a moment."""
         end = time.perf_counter() + self._linger_s
         while not self._orders.poll(0) and time.perf_counter() < end:
-            pass
+            os.sched_yield()
 
     def _next_job(self) -> Job | None:
         try:

@@ -13,6 +13,7 @@ Deaf, too, it hears the process end: what that means is the thread's alone to fi
 
 from __future__ import annotations
 
+import os
 import select
 import threading
 import time
@@ -92,6 +93,8 @@ class Reader:
             while wanted() and not self._over and (left := end - time.perf_counter()) > 0:
                 if self._ready.poll(0 if self._looks else left * 1e3):
                     self._read()
+                else:
+                    os.sched_yield()  # to the worker, for instance, where the kernel has put both on one core
         except (EOFError, OSError):
             pass  # the thread finds it, too
         finally:
