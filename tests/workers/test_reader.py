@@ -75,9 +75,9 @@ class Desk:
         self._channel.close()
 
 
-@pytest.fixture(params=["looks", "sleeps"])
-def desk(request, monkeypatch):
-    monkeypatch.setattr(_cores, "SPARE_CORES", 1 if request.param == "looks" else 1 << 20)
+@pytest.fixture
+def desk(monkeypatch):
+    monkeypatch.setattr(_cores, "SPARE_CORES", 1)
     monkeypatch.setattr(_reader, "_LOOKED_S", LONG_S)
     made = Desk()
     yield made
@@ -111,6 +111,16 @@ def test_a_caller_takes_others_answers_too(desk):
 def test_what_a_caller_leaves_behind_is_the_threads(desk):
     desk.read_and(lambda: desk.answer(1), stop=lambda: True)
     until(lambda: desk.taken)
+    assert desk.taken == [(1, THERE)]
+
+
+def test_with_few_cores_everything_is_the_threads(monkeypatch):
+    monkeypatch.setattr(_cores, "SPARE_CORES", 1 << 20)
+    desk = Desk()
+    desk.read(lambda: True)  # returns at once
+    desk.answer(1)
+    until(lambda: desk.taken)
+    desk.close()
     assert desk.taken == [(1, THERE)]
 
 

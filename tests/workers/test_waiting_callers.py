@@ -20,9 +20,9 @@ BATCH = variable_batch(random_values(500, 3))
 HERE = threading.main_thread().name
 
 
-@pytest.fixture(params=["looks", "sleeps"])
-def worker(request, make_worker, manifest, image, monkeypatch):
-    monkeypatch.setattr(_cores, "SPARE_CORES", 1 if request.param == "looks" else 1 << 20)
+@pytest.fixture
+def worker(make_worker, manifest, image, monkeypatch):
+    monkeypatch.setattr(_cores, "SPARE_CORES", 1)
     monkeypatch.setattr(_reader, "_LOOKED_S", WAIT_S)
     made = make_worker("fake:0", backoff_first_s=0.0)
     made.start()

@@ -2,7 +2,7 @@
 
 A thread that sleeps takes longer to wake, in a virtual machine above all, than a signature takes to verify, and an
 answer that the thread for all reads has two to wake: that one and the caller. So a caller whose batch is the only
-one there takes the turn to read, and looks for the answer without giving up its core where there are enough of them.
+one there takes the turn to read, where there are cores enough, and looks for the answer without giving up its own.
 Under load everything is the thread's: what looks holds the interpreter's lock every other microsecond, and batches
 follow each other without anybody's help.
 
@@ -71,9 +71,9 @@ class Reader:
     def read_while(self, wanted: Callable[[], bool], limit_s: float | None) -> None:
         """Reads in the calling thread while it is `wanted`, for a moment and no longer than `limit_s`.
 
-        Returns at once where another thread has the turn.
+        Returns at once where another thread has the turn, or there are few cores.
         """
-        if not wanted() or not _looking.acquire(blocking=False):
+        if not self._looks or not wanted() or not _looking.acquire(blocking=False):
             return
         try:
             if self._turn.acquire(blocking=False):
@@ -90,8 +90,8 @@ class Reader:
         self._messages.modify(self._fd, 0)
         try:
             end = time.perf_counter() + limit_s
-            while wanted() and not self._over and (left := end - time.perf_counter()) > 0:
-                if self._ready.poll(0 if self._looks else left * 1e3):
+            while wanted() and not self._over and time.perf_counter() < end:
+                if self._ready.poll(0):
                     self._read()
                 else:
                     os.sched_yield()  # to the worker, for instance, where the kernel has put both on one core
@@ -102,9 +102,10 @@ class Reader:
 
     def _run(self) -> None:
         while not self._over:
-            self._messages.poll()
+            if self._looks:  # else it sleeps in `_read`: nobody ever takes its turn
+                self._messages.poll()
             with self._turn:
-                if self._over or not self._ready.poll(0):  # a caller has read it
+                if self._over or (self._looks and not self._ready.poll(0)):  # a caller has read it
                     continue
                 try:
                     self._read()
