@@ -196,7 +196,12 @@ class Manifest(Strict):
 
     def index(self, operation_id: str) -> int | None:
         """Where the operation with that id stands in `operations`, or None."""
-        return next((i for i, o in enumerate(self.operations) if o.id == operation_id), None)
+        return self._indices.get(operation_id)
+
+    @functools.cached_property
+    def _indices(self) -> dict[str, int]:
+        """Asked for with every batch."""
+        return {operation.id: i for i, operation in enumerate(self.operations)}
 
     @property
     def label(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from verifier.attended import Attended
 from verifier.errors import BackendError, CapacityError, DeadlineError, NotServedError
 from verifier.keys import RESERVED_SLOTS, KeyScheduler, KeySet, NamedBatch, key_table
 from verifier.keys._tables import AlgorithmTables
@@ -150,6 +151,22 @@ def test_with_tables_slots_do(bench):
     bench.inner.answer(0, *[VALID] * 5, INVALID)
     assert codes(future) == [VALID] * 5 + [INVALID]
     assert future.result().served_by == "launch 0"
+    assert (bench.released, bench.held) == (1, False)
+
+
+def test_whoever_waits_attends_to_the_batch_by_slots(bench, monkeypatch):
+    bench.enroll(0, 1, 2, 3)
+    inner: Attended[BatchResult] = Attended()
+    inner.attend = lambda _: bench.inner.answer(0, *[VALID] * ITEMS)
+    submit = bench.inner.submit
+
+    def attended(batch, **wishes):
+        submit(batch, **wishes)
+        bench.inner.futures[0] = inner
+        return inner
+
+    monkeypatch.setattr(bench.inner, "submit", attended)
+    assert bench.submit([0] * ITEMS).result().codes.tolist() == [VALID] * ITEMS
     assert (bench.released, bench.held) == (1, False)
 
 

@@ -1,4 +1,4 @@
-"""Which thread hands a batch over: its submitter's, or one of the scheduler's."""
+"""Which thread hands a batch over, its submitter's or one of the scheduler's, and which one brings its answer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from _by_hand import HandDevice, Leases, batch
 from _verdicts import assert_right
 from _waiting import until
 
+from verifier.attended import Attended
 from verifier.errors import NotServedError
 from verifier.model import BatchResult
 from verifier.scheduling import Scheduler, SchedulingOptions, _scheduler
@@ -92,3 +93,41 @@ def test_what_is_not_served_is_told_through_the_future(device):
         made.submit(batch([2])).result(0)
     made.close()
     assert made.held() == {}
+
+
+@dataclass(eq=False)
+class ReadByCallers(Told):
+    """Answers whoever waits, in the waiting thread."""
+
+    def run(self, *arguments):  # type: ignore[no-untyped-def]
+        super().run(*arguments)
+        future: Attended[list[BatchResult]] = Attended()
+        future.attend = lambda _: self.finish()
+        self.running[-1].future = future
+        return future
+
+
+def test_whoever_waits_for_a_batch_attends_to_its_launch():
+    device = ReadByCallers("cpu")
+    made = Scheduler([device], Leases(device))
+    made.start()
+    for value in (2, 3):
+        assert_right(made.submit(batch([value])).result(), [value])
+    made.close()
+    assert device.running == []
+    assert made.held() == {}
+
+
+def test_a_launch_that_fails_while_its_caller_attends_is_run_again():
+    device = ReadByCallers("cpu")
+    made = Scheduler([device], Leases(device))
+    made.start()
+    future = made.submit(batch([2]))
+    future.attend = lambda _: device.fail()
+    waiting = threading.Thread(target=future.result)
+    waiting.start()
+    until(lambda: len(device.given) == 2)
+    device.finish()
+    waiting.join()
+    assert_right(future.result(0), [2])
+    made.close()

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
+from verifier.attended import Attended, attend_as
 from verifier.errors import NotServedError
 from verifier.keys._batches import Positions, joined, not_in_a_table
 from verifier.keys._sets import Indices
@@ -36,7 +37,7 @@ class Pieces:
     ) -> None:
         """`refused`: items whose index names no key. `plain` gives the items at positions with their keys, None: all
         of them. `released` is called once, when no device reads a piece any more."""
-        self.future: Future[BatchResult] = Future()
+        self.future: Attended[BatchResult] = Attended()
         self._items = items
         self._refused = refused
         self._plain = plain
@@ -71,6 +72,7 @@ class Pieces:
             self._read()
         with self._lock:
             self._inner.append(future)
+        attend_as(self.future, future)
         future.add_done_callback(lambda done: self._done(positions, batch.items, done, by_table))
         if self.future.cancelled():
             future.cancel()

@@ -16,6 +16,7 @@ from functools import partial
 
 import structlog
 
+from verifier.attended import attend_as
 from verifier.errors import CapacityError, DeadlineError, StoppingError
 from verifier.model import Batch, BatchKey, BatchResult, Timings
 from verifier.scheduling._backlog import Held
@@ -106,6 +107,7 @@ class Scheduler:
                 self._step()
             except Exception:
                 _log.exception("dispatch_failed")  # the threads look at it again
+            self._metrics.settle()  # of batches before this one, while the device works
         self.wake()
         return work.future
 
@@ -160,6 +162,8 @@ class Scheduler:
         except Exception as error:
             future = Future()
             future.set_exception(error)
+        for piece in launch.pieces:
+            attend_as(piece.work.future, future)
         with self._lock:
             self._core.started(launch)
         future.add_done_callback(partial(self._finished, launch))
@@ -180,7 +184,7 @@ class Scheduler:
             outcomes = self._outcomes()
         self.wake()
         self._answer(outcomes)
-        if error is None:  # counted while callers wake up
+        if error is None:
             self._count(launch, future.result()[0].timings)
 
     def _count(self, launch: Launch, timings: Timings) -> None:
@@ -219,7 +223,7 @@ class Scheduler:
                 timings.total_ns = round((now - work.accepted) * 1e9)
                 timings.queue_ns = round(((now if work.started is None else work.started) - work.accepted) * 1e9)
                 work.future.set_result(answer)
-                self._metrics.answered(work.batch.key.plugin, answer)  # counted while the caller wakes up
+                self._metrics.answered(work.batch.key.plugin, answer)
             else:
                 work.future.set_exception(answer)
 
@@ -234,6 +238,7 @@ class Scheduler:
                 # A fault in deciding must not end the thread: what it was about waits for its deadline.
                 _log.exception("dispatch_failed")
                 time.sleep(_AFTER_FAULT_S)
+            self._metrics.settle()
             with self._lock:
                 due, soon = self._core.next_time(), self._core.look_again_s
             timeout = min(due - self._clock(), float("inf") if soon is None else soon)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
 import numpy as np
 
+from verifier.attended import Attended
 from verifier.model import Batch, BatchResult, Bytes, Column
 from verifier.scheduling._ports import Lease
 
@@ -68,7 +68,7 @@ class Work:
     deadline: float | None
     accepted: float
     released: Callable[[], None] | None = None
-    future: Future[BatchResult] = field(default_factory=Future)
+    future: Attended[BatchResult] = field(default_factory=Attended)
     taken: int = 0  # items handed to devices so far
     open_pieces: int = 0
     tag: float = 0.0  # place in the fair order of its class

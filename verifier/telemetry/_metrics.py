@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import platform
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar, cast
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, RestrictedRegistry
 
 from verifier import __version__
 from verifier.model import BatchResult, Bytes, Timings
@@ -19,6 +21,7 @@ from verifier.telemetry._totals import Totals, buckets_of, summed
 __all__ = ["Metrics", "MetricsServer"]
 
 _FIRST_MALFORMED = 16
+_MOST_PUT_OFF = 64  # counts
 _SECONDS = (25e-6, 1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 2, 5, 10)
 _ITEMS = tuple(float(1 << exponent) for exponent in range(0, 21, 2))
 
@@ -47,6 +50,22 @@ class _Queues(Collector):
         return [items, nbytes]
 
 
+class _Registry(CollectorRegistry):
+    """Counts what was put off before anybody looks."""
+
+    def __init__(self, settle: Callable[[], None]) -> None:
+        super().__init__()
+        self._settle = settle
+
+    def collect(self) -> Iterable[Metric]:
+        self._settle()
+        return super().collect()
+
+    def restricted_registry(self, names: Iterable[str]) -> RestrictedRegistry:
+        self._settle()
+        return super().restricted_registry(names)
+
+
 class MetricsServer:
     """The listener that Prometheus scrapes."""
 
@@ -62,10 +81,15 @@ class MetricsServer:
 
 
 class Metrics:
-    """What the daemon counts. One object a daemon; the names are documented in docs/operating.md."""
+    """What the daemon counts. One object a daemon; the names are documented in docs/operating.md.
+
+    What is counted of each batch is put off until `settle`, or until it is looked at: its caller waits for the
+    thread that has its results.
+    """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry: CollectorRegistry = _Registry(self.settle)
+        self._put_off: deque[Callable[[], None]] = deque()
         self._children: dict[tuple[object, tuple[str, ...]], Counter | Histogram] = {}
         self._requests = self._counter("requests", "Requests answered, by status.", "rpc", "code")
         self._items = self._counter("items", "Items answered, by verdict.", "plugin", "verdict")
@@ -122,8 +146,23 @@ class Metrics:
         """Opens the listener; port 0 takes a free one."""
         return MetricsServer(self.registry, address, port)
 
+    def settle(self) -> None:
+        """Counts what was put off. For threads that have time, while a device works for instance."""
+        while self._put_off:
+            try:
+                count = self._put_off.popleft()
+            except IndexError:  # another thread had it
+                return
+            count()
+
+    def _later(self, count: Callable[[], None]) -> None:
+        self._put_off.append(count)
+        if len(self._put_off) > _MOST_PUT_OFF:
+            self.settle()
+
     def totals(self) -> Totals:
         """What has been counted so far, for the status page."""
+        self.settle()
         return Totals(
             items=summed(self._items, "verdict"),
             requests=summed(self._requests, "code"),
@@ -162,14 +201,22 @@ class Metrics:
             "malformed": malformed,
             "undetermined": result.items - decided,
         }
+        # The numbers alone: nothing may hold on to a result.
+        timings = result.timings
+        self._later(partial(self._count_answer, plugin, counts, timings.queue_ns / 1e9, timings.total_ns / 1e9))
+
+    def _count_answer(self, plugin: str, counts: dict[str, int], queue_s: float, total_s: float) -> None:
         for verdict, count in counts.items():
             if count > 0:
                 self._labelled(self._items, plugin, verdict).inc(count)
-        self._labelled(self._queue_s, plugin).observe(result.timings.queue_ns / 1e9)
-        self._labelled(self._total_s, plugin).observe(result.timings.total_ns / 1e9)
+        self._labelled(self._queue_s, plugin).observe(queue_s)
+        self._labelled(self._total_s, plugin).observe(total_s)
 
     def launched(self, plugin: str, device: str, items: int, timings: Timings) -> None:
         """A launch came back."""
+        self._later(partial(self._count_launch, plugin, device, items, timings))
+
+    def _count_launch(self, plugin: str, device: str, items: int, timings: Timings) -> None:
         self._labelled(self._batches, plugin, device).inc()
         self._labelled(self._launched, plugin, device).inc(items)
         self._labelled(self._batch_items, plugin).observe(items)

@@ -4,7 +4,8 @@ Three threads: this process's first takes batches and submits them, a second fin
 and unloads plugins and notices the parent's end. The first does the finishing too where the device works in place,
 and of a batch that is done soon while no other comes: that spares small batches a change of threads. It looks for the
 end of such a batch, and for a moment for the next batch, without giving up its core, where there are enough of them:
-in a virtual machine waking a core that sleeps may take longer than verifying a signature does.
+in a virtual machine waking a core that sleeps may take longer than verifying a signature does. It gives way to others
+that the kernel has put on its core: one of them may be whom it waits for.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from verifier.channel import Channel
 from verifier.drivers import open_driver
 from verifier.drivers._driver import DeviceInfo, Driver
 from verifier.errors import BackendError
+from verifier.workers._cores import may_look
 from verifier.workers._instance import Instance
 from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import (
@@ -50,8 +52,6 @@ __all__ = ["main"]
 
 _log = logging.getLogger(__name__)
 
-# With fewer cores whoever looks without giving up its core takes it from those that it waits for.
-_SPARE_CORES = 4
 _WATCHED_S = 2e-3  # the end of a batch is looked for so long; then a thread waits for it that gives up its core
 _LINGER_S = 500e-6  # and the next batch so long: a caller with one after the other takes some 300 us to send it
 
@@ -77,8 +77,7 @@ class Child:
         self._handed_on = self._finished = 0  # to the second thread, and by it
         self._orders = select.poll()
         self._orders.register(batches.connection, select.POLLIN)
-        spare = len(os.sched_getaffinity(0)) >= _SPARE_CORES
-        self._watched_s, self._linger_s = (_WATCHED_S, _LINGER_S) if spare else (0.0, 0.0)
+        self._watched_s, self._linger_s = (_WATCHED_S, _LINGER_S) if may_look() else (0.0, 0.0)
 
     def serve(self) -> None:
         """Runs batches until the parent says that there are no more."""
@@ -111,13 +110,14 @@ class Child:
         while not submitted.done():
             if self._orders.poll(0) or time.perf_counter() > end:
                 return False
+            os.sched_yield()
         return True
 
     def _linger(self) -> None:
         """Looks for the next message for a moment."""
         end = time.perf_counter() + self._linger_s
         while not self._orders.poll(0) and time.perf_counter() < end:
-            pass
+            os.sched_yield()
 
     def _next_job(self) -> Job | None:
         try:

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import reduction
 
-import msgspec
-
+from verifier.attended import Attended
 from verifier.channel import Channel
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeadlineError
@@ -38,6 +38,7 @@ from verifier.workers._messages import (
     UnmapRegion,
 )
 from verifier.workers._options import WorkerOptions
+from verifier.workers._reader import Reader
 from verifier.workers._results import read_results
 from verifier.workers._slots import Slots
 from verifier.workers._spawn import spawn_worker
@@ -63,7 +64,7 @@ class _Flight:
     job: Job
     parts: list[int]
     secrets: tuple[tuple[int, int], ...]  # places of the slot that are overwritten after use
-    future: Future[list[BatchResult]] = field(default_factory=Future)
+    future: Attended[list[BatchResult]] = field(default_factory=Attended)
 
 
 class Process:
@@ -101,12 +102,13 @@ class Process:
         finally:
             os.close(memory)
         self._batches = Channel(batches, Answer)
-        self._reader = threading.Thread(target=self._read, name=f"{device_id} results", daemon=True)
+        self._reader = Reader(f"{device_id} results", self._batches, self._take, self.lose)
         try:
             self._reader.start()
         except BaseException:  # no thread is left: nobody would end what was begun
             self._popen.kill()
             self._popen.wait()
+            self._reader.close()
             self._control.close()
             self._batches.close()
             raise
@@ -177,6 +179,7 @@ class Process:
                 )
                 flight = _Flight(job, [part.items for part in parts], places)
                 flight.future.set_running_or_notify_cancel()
+                flight.future.attend = partial(self._reader.read_while, partial(self._is_next, flight))
                 if not self._flights:
                     self._head_since = time.monotonic()
                 self._flights[job.ticket] = flight
@@ -271,7 +274,7 @@ class Process:
             self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return False
-        self._reader.join()
+        self._reader.close()
         with self._asking, self._sending:
             self._control.close()
             self._batches.close()
@@ -322,17 +325,9 @@ class Process:
             raise reply.error()
         return reply
 
-    def _read(self) -> None:
-        while True:
-            try:
-                answer: Answer = self._batches.receive()
-            except (EOFError, OSError):
-                self.lose("died")
-                return
-            except msgspec.DecodeError as error:
-                self.lose("sticky", f"its process sent what is no answer: {error}")
-                return
-            self._take(answer)
+    def _is_next(self, flight: _Flight) -> bool:
+        """Whether nothing but this batch's answer is waited for."""
+        return len(self._flights) == 1 and not flight.future.done()
 
     def _take(self, answer: Answer) -> None:
         if isinstance(answer, Failed) and answer.problem.kind == "sticky":
