@@ -35,9 +35,8 @@ DEVICE u8* ghash_output(const Batch& batch, GhashMode mode, u32 item) {
     return batch.outputs[mode == GHASH_FOLD ? 0 : 1] + 16 * (u64)item;
 }
 
-// A block of a stripe of `bytes` bytes; what lies beyond counts as zeros.
-DEVICE void ghash_block(u32 (&block)[4], const u8* stripe, u32 index, u32 bytes) {
-    load_block(block, stripe + 16 * index);
+// What of a stripe's block lies beyond the stripe's `bytes` bytes counts as zeros.
+DEVICE void cut_block(u32 (&block)[4], u32 index, u32 bytes) {
     if (bytes < 16 * index + 16) {
         FULL_UNROLL
         for (u32 i = 0; i < 4; i++) {
@@ -58,28 +57,82 @@ DEVICE Gf128 ghash_key(const u32 (&h)[4], u32 folds) {
 
 #if TARGET_GPU
 
-// key * (any nibble at any of 32 places), eight times over, so that the eight lanes that shared memory serves at once
-// never wait for one another.
+// Bytes of a block that are looked up without a shift between them: 4 take 128 KB of shared memory, 2 take 64. By
+// architecture, since images for older ones also run where a block has 99 KB.
+#ifndef GHASH_TABLES
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+#define GHASH_TABLES 4
+#else
+#define GHASH_TABLES 2
+#endif
+#endif
+#ifndef GHASH_THREADS
+#define GHASH_THREADS 512
+#endif
+
+// key * (any byte at any place of GHASH_TABLES, evenly spread), eight times over, so that the eight lanes that shared
+// memory serves at once never wait for one another.
 struct GhashTables {
-    Quad entry[32][16][8];
-    u32 power[128][4];  // key * x^k
+    Quad entry[GHASH_TABLES / 2][256][2][8];  // byte and lane are the address with one instruction
+    u32 power[8 * GHASH_TABLES][4];           // key * x^k, eight to a table
 };
 
+// Times the key. Bytes at the same distance from the tables' places are looked up and summed, then the sum moves one
+// byte on. What moves out of the block is reduced once, at the end.
 DEVICE void ghash_multiply(const GhashTables& tables, u32 lane, u32 (&x)[4]) {
-    u32 y[4] = {};
-    const u32 copy = lane % 8 * 16;
+    constexpr u32 STEPS = 16 / GHASH_TABLES, OUT = STEPS / 4, WORDS = 4 + OUT;
+    u32 y[WORDS] = {};
     FULL_UNROLL
-    for (u32 i = 0; i < 32; i++) {
-        // The first nibble of a byte is its high one.
-        constexpr u32 ROW = 128;
-        const u32 shift = i / 2 % 4 * 8 + (i % 2 ? 0 : 4);
-        const u32 nibble = shift < 7 ? x[i / 8] << (7 - shift) : x[i / 8] >> (shift - 7);
-        const u32 offset = (nibble & 15 * ROW) | copy;
-        const Quad entry = *(const Quad*)((const u8*)&tables + i * 16 * ROW + offset);
+    for (u32 step = STEPS; step-- > 0;) {
         FULL_UNROLL
-        for (u32 j = 0; j < 4; j++) y[j] ^= entry.x[j];
+        for (u32 i = WORDS; i-- > 1;) y[i] = y[i] << 8 | y[i - 1] >> 24;
+        y[0] <<= 8;
+        FULL_UNROLL
+        for (u32 i = 0; i < GHASH_TABLES; i++) {
+            const u32 at = i * STEPS + step;
+            const u32 offset = __byte_perm(x[at / 4], lane % 8 * 16, 0x5504 | at % 4 << 4);
+            const Quad entry = *(const Quad*)((const u8*)&tables + i / 2 * 65536 + i % 2 * 128 + offset);
+            FULL_UNROLL
+            for (u32 j = 0; j < 4; j++) y[j] ^= entry.x[j];
+        }
     }
-    copy_block(x, y);
+    // x^128 = 1 + x + x^2 + x^7; less than 32 * OUT - 7 bits are out.
+    if constexpr (OUT == 1) {
+        const u32 out = swap_bytes(y[4]);
+        y[0] ^= swap_bytes(out ^ out >> 1 ^ out >> 2 ^ out >> 7);
+    } else {
+        const u64 out = (u64)swap_bytes(y[4]) << 32 | swap_bytes(y[WORDS - 1]);
+        const u64 in = out ^ out >> 1 ^ out >> 2 ^ out >> 7;
+        y[0] ^= swap_bytes((u32)(in >> 32)), y[1] ^= swap_bytes((u32)in);
+    }
+    FULL_UNROLL
+    for (u32 i = 0; i < 4; i++) x[i] = y[i];
+}
+
+// By all threads of a block, between barriers.
+DEVICE void ghash_fill(GhashTables& tables, const u32 (&h)[4], u32 threads) {
+    if (threadIdx.x < 8 * GHASH_TABLES) {
+        Gf128 power = gf_load(h);
+        NO_UNROLL
+        for (u32 i = 0; i < threadIdx.x % 8; i++) power = gf_times_x(power);
+        NO_UNROLL
+        for (u32 i = 0; i < threadIdx.x / 8 * (16 / GHASH_TABLES); i++) power = gf_times_byte(power);
+        gf_store(tables.power[threadIdx.x], power);
+    }
+    __syncthreads();
+    NO_UNROLL
+    for (u32 i = threadIdx.x; i < 256 * GHASH_TABLES; i += threads) {
+        const u32 table = i / 256, byte = i % 256;
+        Quad sum = {};
+        FULL_UNROLL
+        for (u32 bit = 0; bit < 8; bit++) {
+            const u32 take = mask_of(byte, 7 - bit);
+            FULL_UNROLL
+            for (u32 j = 0; j < 4; j++) sum.x[j] ^= tables.power[8 * table + bit][j] & take;
+        }
+        FULL_UNROLL
+        for (u32 copy = 0; copy < 8; copy++) tables.entry[table / 2][byte][table % 2][(threadIdx.x + copy) % 8] = sum;
+    }
 }
 
 template <class C>
@@ -109,39 +162,36 @@ DEVICE void ghash(const Batch& batch) {
     }
     __syncthreads();
     GhashTables& tables = shared.hash;
-    if (threadIdx.x < 128) {
-        Gf128 power = gf_load(shared.h);
-        NO_UNROLL
-        for (u32 i = 0; i < threadIdx.x; i++) power = gf_times_x(power);
-        gf_store(tables.power[threadIdx.x], power);
-    }
-    __syncthreads();
-    for (u32 i = threadIdx.x; i < 32 * 16 * 8; i += THREADS) {
-        Quad sum = {};
-        FULL_UNROLL
-        for (u32 bit = 0; bit < 4; bit++) {
-            const u32 take = mask_of(i / 8 % 16, 3 - bit);
-            FULL_UNROLL
-            for (u32 j = 0; j < 4; j++) sum.x[j] ^= tables.power[i / 128 * 4 + bit][j] & take;
-        }
-        tables.entry[i / 128][i / 8 % 16][i % 8] = sum;
-    }
+    ghash_fill(tables, shared.h, THREADS);
     __syncthreads();
     for_each_item<THREADS>(batch.items, [&](u32 item, const Lane& self) {
         if (!self.live) return;
         const u8* const stripe = ghash_stripe(batch, MODE, item);
         const u32 bytes = ghash_bytes(batch, MODE, item);
         u32 hash[4] = {};
+        // Two blocks, a sector of memory, are loaded while the two before are multiplied.
+        u32 ahead[2][4];
+        load_block(ahead[0], stripe), load_block(ahead[1], stripe + 16);
         NO_UNROLL
-        for (u32 i = 0; 16 * i < bytes; i++) {
-            u32 block[4];
-            ghash_block(block, stripe, i, bytes);
-            if (MODE == GHASH_FOLD) {
-                ghash_multiply(tables, threadIdx.x % 32, hash);
-                xor_block(hash, block);
-            } else {
-                xor_block(hash, block);
-                ghash_multiply(tables, threadIdx.x % 32, hash);
+        for (u32 i = 0; 16 * i < bytes; i += 2) {
+            u32 blocks[2][4];
+            const u8* const next = stripe + 16 * (i < 30 ? i + 2 : i);
+            FULL_UNROLL
+            for (u32 k = 0; k < 2; k++) {
+                copy_block(blocks[k], ahead[k]);
+                load_block(ahead[k], next + 16 * k);
+            }
+            FULL_UNROLL
+            for (u32 k = 0; k < 2; k++) {
+                if (16 * (i + k) >= bytes) continue;
+                cut_block(blocks[k], i + k, bytes);
+                if (MODE == GHASH_FOLD) {
+                    ghash_multiply(tables, threadIdx.x, hash);
+                    xor_block(hash, blocks[k]);
+                } else {
+                    xor_block(hash, blocks[k]);
+                    ghash_multiply(tables, threadIdx.x, hash);
+                }
             }
         }
         store_block(ghash_output(batch, MODE, item), hash);
@@ -151,11 +201,12 @@ DEVICE void ghash(const Batch& batch) {
     wipe(&shared, sizeof shared, threadIdx.x, THREADS);
 }
 
-#define GHASH_STAGE(name, Cipher, mode, threads)                                             \
+#define GHASH_STAGE(name, Cipher, mode)                                                        \
     extern "C" __constant__ const u32 name##_shared = 16 * quads(sizeof(GhashShared<Cipher>)); \
-    extern "C" __constant__ const u32 name##_threads = threads;                              \
-    extern "C" __global__ void __launch_bounds__(threads, 1) name(const Batch batch) {       \
-        ghash<Cipher, mode, threads>(batch);                                                 \
+    extern "C" __constant__ const u32 name##_threads = GHASH_THREADS;                          \
+    extern "C" __constant__ const u32 name##_host_columns = mode == GHASH_INPUT ? HOST_OUTPUTS : 0; \
+    extern "C" __global__ void __launch_bounds__(GHASH_THREADS, 1) name(const Batch batch) {   \
+        ghash<Cipher, mode, GHASH_THREADS>(batch);                                             \
     }
 
 #else
@@ -173,7 +224,8 @@ __attribute__((target("pclmul,sse2"))) static void ghash_fast(const Batch& batch
         for (u32 k = 0; k < count; k++) {
             if (16 * i >= bytes[k]) continue;
             u32 block[4];
-            ghash_block(block, stripe[k], i, bytes[k]);
+            load_block(block, stripe[k] + 16 * i);
+            cut_block(block, i, bytes[k]);
             if (MODE == GHASH_FOLD)
                 hash[k] = gf_multiply_fast(hash[k], key) ^ gf_load(block);
             else
@@ -211,7 +263,8 @@ DEVICE void ghash(const Batch& batch, u32 begin, u32 end) {
         const u32 bytes = ghash_bytes(batch, MODE, item);
         Gf128 hash = {};
         for (u32 i = 0; 16 * i < bytes; i++) {
-            ghash_block(block, stripe, i, bytes);
+            load_block(block, stripe + 16 * i);
+            cut_block(block, i, bytes);
             if (MODE == GHASH_FOLD)
                 hash = HashKey::times(key, hash) ^ gf_load(block);
             else
@@ -224,7 +277,7 @@ DEVICE void ghash(const Batch& batch, u32 begin, u32 end) {
     wipe(&key, sizeof key);
 }
 
-#define GHASH_STAGE(name, Cipher, mode, threads) \
+#define GHASH_STAGE(name, Cipher, mode) \
     EXPORT void name(const Batch* batch, u32 begin, u32 end, u32) { ghash<Cipher, mode>(*batch, begin, end); }
 
 #endif

@@ -6,7 +6,7 @@ Votes, barriers, tails of a grid and the layout of shared memory are the real ke
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,7 @@ VARIANTS = [
 TUNED = [
     ("hight", "", {"MULTIPLIED": 0}),
     ("hight", "", {"UNIFORM_MASKS": 1}),
+    ("aria", "", {"GHASH_TABLES": 4, "GHASH_THREADS": 1024}),
     ("kuznyechik", "", {"BYTES_A_PASS": 2}),
     ("kuznyechik", "", {"BYTES_A_PASS": 4}),
     ("kuznyechik", "", {"BYTES_A_PASS": 16}),
@@ -66,25 +67,33 @@ class Emulated:
         (operation,) = (
             o for o in self.manifest.operations if o.name == "ctr" and o.widths["counter"] == counters.shape[1]
         )
-        items = len(data)
+        (output,) = self.run(operation, operation.stages, key, (data, counters))
+        return output
+
+    def run(
+        self, operation: Operation, stages: Sequence[str], key: bytes, columns: Sequence[Bytes], number: int = 0
+    ) -> list[Bytes]:
+        """Outputs of stages of a bulk operation over columns of equal rows; `number` is its parameter."""
+        items = len(columns[0])
         struct = BatchStruct(items=items, state=self.state.ctypes.data)
+        struct.parameters[0] = number
         held = []
-        for i, column in enumerate((data, counters)):
+        for i, column in enumerate(columns):
             memory = aligned(column.size)
             memory[:] = column.ravel()
             struct.inputs[i] = ColumnStruct(memory.ctypes.data, 0, column.shape[1])
             held.append(memory)
-        constant, codes, output = aligned(len(key)), aligned(items), aligned(data.size)
+        constant, codes = aligned(len(key)), aligned(items)
         constant[:] = np.frombuffer(key, np.uint8)
         struct.constant, struct.constant_bytes = constant.ctypes.data, len(key)
-        struct.codes, struct.outputs[0], struct.output_strides[0] = (
-            codes.ctypes.data,
-            output.ctypes.data,
-            data.shape[1],
-        )
-        self.launch(operation.stages[0], struct, self.threads(operation.stages[0]))
+        struct.codes = codes.ctypes.data
+        outputs = [aligned(items * output.bytes) for output in operation.outputs]
+        for i, output in enumerate(operation.outputs):
+            struct.outputs[i], struct.output_strides[i] = outputs[i].ctypes.data, output.bytes
+        for stage in stages:
+            self.launch(stage, struct, self.threads(stage))
         assert (codes == 1).all()
-        return output.reshape(data.shape)
+        return [output.reshape(items, -1) for output in outputs]
 
     def check(self, operation: Operation, group: Group, items: int) -> None:
         batch, cases = group.tiled(items)
@@ -175,3 +184,26 @@ def test_counters_that_follow_one_another(name, block, key_bytes, folder):
         rows = {"data": [row.tobytes() for row in data], "counter": [row.tobytes() for row in columns]}
         wanted = cpu.run("ctr", algorithm, rows, key)
         assert (found == wanted.outputs[0]).all(), hex(start)
+
+
+@pytest.mark.parametrize("tables", [2, 4])
+def test_hashes_of_stripes(tables, folder):
+    """GHASH of stripes that end anywhere, and folds, as the CPU has them."""
+    emulated, cpu = Emulated("sm4", "", folder, {"GHASH_TABLES": tables}), BuiltPlugin("sm4")
+    operations = {operation.name: operation for operation in emulated.manifest.operations}
+    rng = np.random.default_rng(tables)
+    stripes = 530
+    data = rng.integers(0, 256, (stripes, 512), np.uint8)
+    counters = rng.integers(0, 256, (stripes, 16), np.uint8)
+    lengths = np.concatenate([np.arange(513), [512] * 16, [600]]).astype("<u4").view(np.uint8).reshape(stripes, 4)
+    columns = {"data": data, "counter": counters, "bytes": lengths}
+    for key in (bytes(16), rng.bytes(16)):
+        for name, named in (("gcm_encrypt", columns), ("gcm_decrypt", columns), ("gcm_fold", {"data": data})):
+            operation = operations[name]
+            number = 3 if name == "gcm_fold" else 0
+            found = emulated.run(operation, operation.stages, key, list(named.values()), number)
+            rows = {field: [row.tobytes() for row in column] for field, column in named.items()}
+            parameters = {"folds": number} if number else {}
+            wanted = cpu.run(name, "SM4", rows, key, **parameters)
+            for one, other in zip(found, wanted.outputs, strict=True):
+                assert (one == other).all(), name

@@ -31,7 +31,8 @@ class Bench:
         )
         self.slots = np.full((2, slot_bytes), STALE, np.uint8)
         self.registered = driver.register(self.slots.reshape(-1))
-        self.pipeline = Pipeline(driver, list(self.slots), self.options)
+        mapped = [self.registered.address + i * slot_bytes for i in range(2)]
+        self.pipeline = Pipeline(driver, list(self.slots), self.options, mapped=mapped)
         self.instance = Instance(driver, self.plan, image)
         self._tickets = itertools.count()
 

@@ -17,7 +17,23 @@ from typing import Protocol
 from verifier.drivers._abi import BatchStruct, PluginInfo
 from verifier.model import Bytes
 
-__all__ = ["Buffer", "DeviceInfo", "Driver", "Event", "Function", "Image", "Module", "Stream"]
+__all__ = [
+    "HOST_INPUTS",
+    "HOST_OUTPUTS",
+    "Buffer",
+    "DeviceInfo",
+    "Driver",
+    "Event",
+    "Function",
+    "Image",
+    "Module",
+    "Stream",
+]
+
+
+# What of a stage may be in page-locked memory: what it writes once and never reads, what it reads once.
+HOST_OUTPUTS = 1
+HOST_INPUTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +94,7 @@ class Function(Protocol):
     threads: int  # a block's, from the source's launch bounds; 1 on the CPU
     lanes: int  # lanes of its largest launch: units x blocks an SM x threads, or CPU threads
     warp_items: int  # items that keep 32 lanes busy: 32, unless the source says otherwise
+    host_columns: int  # HOST_OUTPUTS, HOST_INPUTS; 0 unless the source says otherwise
 
 
 class Module(Protocol):

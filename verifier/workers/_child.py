@@ -211,11 +211,14 @@ def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
             os.close(memory_fd)
             driver = _open(hello)
             resources.callback(driver.close)
+            mapped: list[int] = []
             if not driver.info.unified:
-                resources.callback(driver.register(slots.memory).close)
+                locked = driver.register(slots.memory)
+                resources.callback(locked.close)
+                mapped = [locked.address + i * options.slot_bytes for i in range(options.slots)]
             regions = MappedRegions(driver)
             resources.callback(regions.close)
-            pipeline = Pipeline(driver, slots.slots, options, regions)
+            pipeline = Pipeline(driver, slots.slots, options, regions, mapped=mapped)
             resources.callback(pipeline.close)
         except Exception as error:
             control.send(Problem.of(error))
