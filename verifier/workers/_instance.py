@@ -13,13 +13,15 @@ __all__ = ["Instance", "LoadedOperation"]
 
 
 class LoadedOperation:
-    """An operation's stages and `publish`, which follows them. `round_items` fill the device once."""
+    """An operation's stages and `publish`, which follows them. `round_items` fill the device once, with `share` of
+    them in each lane of the round stage."""
 
     def __init__(self, stages: list[Function], publish: Function, round_stage: str = "") -> None:
         self.stages = [*stages, publish]
         self.lanes = max(stage.lanes for stage in stages)
         working = [stage for stage in stages if stage.name == round_stage] or stages
         self.round_items = max(stage.lanes * stage.warp_items // 32 for stage in working)
+        self.share = max(1, working[0].warp_items // 32) if round_stage else 1
 
 
 class Instance:
