@@ -19,8 +19,10 @@ from _reference import P256, SECP256K1, SM2, Curve
 
 from verifier.drivers import BatchStruct
 from verifier.drivers._abi import ColumnStruct, PluginInfo
+from verifier.drivers.build import build_image, kernel_usage
 from verifier.manifest import load_manifest
 from verifier.model import Code, Column
+from verifier.registry import PluginSource, common_folder
 from verifier.registry._parameters import parameter_number
 
 BLOCKS, GENERATION, SLOTS = 2, 3, 8
@@ -238,3 +240,18 @@ def test_edges(emulated):
     for few in (False, True):
         _, codes = emulated.verify(items, [0] * len(items), few)
         assert [item.name for item, code in zip(items, codes, strict=True) if code != item.code] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("plugin", ["sm2", "ecdsa"])
+def test_registers(plugin, target, tmp_path):
+    """512 threads on a multiprocessor, and no more spilled than what stands in docs/enrolled-keys.md."""
+    source = PluginSource.read(PLUGINS / plugin, common_folder())
+    start, macros = source.manifest.build(source.manifest.choice("", {"KEY_SLOTS": 16}), target)
+    image = build_image(source.reached(start), start, target, macros, cache=tmp_path)
+    kernels = [kernel for kernel in kernel_usage(image.log) if "_verify_enrolled" in kernel.name]
+    assert len(kernels) == (2 if plugin == "sm2" else 4)
+    for kernel in kernels:
+        assert kernel.registers <= 128
+        assert kernel.spill_stores <= (128 if target == "sm_100" else 64), kernel
