@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -36,12 +37,36 @@ class Engine(Protocol):
 
     asked: list[Asked]
     served: Counter[tuple[str, str]]  # signatures by (plugin instance, device)
+    cpu_s: float  # processor time that `verify` took on its caller's thread
 
     async def verify(self, question: Question) -> Codes:
         """One code an item."""
 
     async def close(self) -> None:
         """Ends the connection."""
+
+
+class _Timed:
+    """Awaits a coroutine and adds the processor time of its steps, not of what runs in between, to an engine's."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], engine: Engine) -> None:
+        self._coroutine, self._engine = coroutine, engine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._coroutine.__await__()
+        step: Callable[[], Any] = functools.partial(steps.send, None)
+        while True:
+            begun = time.thread_time()
+            try:
+                waited_for = step()
+            except StopIteration as end:
+                return end.value
+            finally:
+                self._engine.cpu_s += time.thread_time() - begun
+            try:
+                step = functools.partial(steps.send, (yield waited_for))
+            except BaseException as error:  # a cancellation, or what the task was given: the coroutine's to handle
+                step = functools.partial(steps.throw, error)
 
 
 @dataclass(slots=True)
@@ -52,6 +77,7 @@ class Middleware:
     timeout_s: float = 30.0
     asked: list[Asked] = field(default_factory=list)
     served: Counter[tuple[str, str]] = field(default_factory=Counter)
+    cpu_s: float = 0.0
     _enrolled: dict[bytes, int] = field(default_factory=dict)
     _key_set: int = 0
 
@@ -63,7 +89,7 @@ class Middleware:
     async def verify(self, question: Question) -> Codes:
         """One code an item. Raises RefusedError where the daemon will never serve the scheme."""
         start = time.perf_counter()
-        verdicts = await self._ask(question)
+        verdicts = await _Timed(self._ask(question), self)
         self.asked.append(Asked(question.point, len(question), time.perf_counter() - start))
         for part in verdicts.served:
             self.served[part.served_by, part.device] += part.items
@@ -97,8 +123,7 @@ class Middleware:
 
 @dataclass(slots=True)
 class Library:
-    """A CPU library in the node itself, on its only thread; between a few signatures it looks at its messages.
-    `cpu_s` is what the library took."""
+    """A CPU library in the node itself, on its only thread; between a few signatures it looks at its messages."""
 
     asked: list[Asked] = field(default_factory=list)
     served: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -126,6 +151,7 @@ class Known:
 
     asked: list[Asked] = field(default_factory=list)
     served: Counter[tuple[str, str]] = field(default_factory=Counter)
+    cpu_s: float = 0.0
 
     async def verify(self, question: Question) -> Codes:
         """All valid."""

@@ -58,6 +58,8 @@ class NodeSettings:
     sync_timeout_s: float = 5.0
     verify_early: bool = True
     receipts_under_way: int = 2  # batches of received transactions at the verifier
+    # What was received waits so long for more, or until it fills a block: a call costs a node the same for any size.
+    receipt_delay_s: float = 0.0
 
 
 class Node:
@@ -85,7 +87,9 @@ class Node:
         self._valid: dict[bytes, None] = {}
         self._arrived: dict[bytes, _Received] = {}  # received, and not yet at the verifier
         self._asked: set[bytes] = set()  # received, and at the verifier
+        self._arrived_s = 0.0  # when the first of them did
         self._receipts = 0
+        self._receipt_timer: Handle | None = None
         self._building = False
         self._build_timer: Handle | None = None
         self.replica = Replica(identity, host, ledger, self, settings.view_timeout_s)
@@ -156,20 +160,35 @@ class Node:
             elif transaction.chain != self._chain:
                 self._reject(transaction.hash, "CHAIN", client)
             elif self._settings.verify_early:
+                if not self._arrived:
+                    self._arrived_s = self._host.now()
                 self._arrived[transaction.hash] = transaction, client
             else:
                 self._admit(transaction, client)
         self._verify_arrived()
 
     def _verify_arrived(self) -> None:
-        """One batch of all that arrived while the batches before it were under way."""
+        """One batch of all that arrived while the batches before it were under way, and within the delay."""
         if not self._arrived or self._receipts >= self._settings.receipts_under_way:
             return
+        wait_s = self._arrived_s + self._settings.receipt_delay_s - self._host.now()
+        if wait_s > 0 and len(self._arrived) < self._settings.block_transactions:
+            if self._receipt_timer is None:
+                self._receipt_timer = self._host.call_later(wait_s, self._receipts_due)
+            return
+        if self._receipt_timer is not None:
+            self._receipt_timer.cancel()
+            self._receipt_timer = None
         received, self._arrived = list(self._arrived.values()), {}
         self._asked.update(transaction.hash for transaction, _ in received)
         self._receipts += 1
         question = Question.transactions(Point.RECEIPT, self._scheme, [transaction for transaction, _ in received])
         ask(self._host, question, self._settings.retry_s, lambda codes: self._answered(received, codes))
+
+    def _receipts_due(self) -> None:
+        self._receipt_timer = None
+        if self.problem is None:
+            self._verify_arrived()
 
     def _answered(self, received: Sequence[_Received], codes: Codes) -> None:
         self._receipts -= 1

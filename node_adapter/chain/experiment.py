@@ -39,16 +39,17 @@ _ENDS_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run. Latencies are the client's; processor times are for one transaction: of all nodes together, of the
-    library in them, of the daemon with its workers, and of the client. `wait_share` is the part of the time for which
-    a node, on average, held a proposal back until its signatures were verified."""
+    """One run. Latencies are the client's; processor times are for one transaction: of all nodes together, of what
+    verifies in them (the library, or calls of the middleware with gRPC's threads), of the daemon with its workers,
+    and of the client. `wait_share` is the part of the time for which a node, on average, held a proposal back until
+    its signatures were verified."""
 
     transactions: int
     seconds: float
     p50_s: float
     p99_s: float
     node_cpu_s: float
-    library_cpu_s: float
+    verifier_cpu_s: float
     daemon_cpu_s: float
     client_cpu_s: float
     wait_share: float
@@ -72,6 +73,7 @@ def measure(
     block_transactions: int = 200,
     window: int = 1_000,
     early: bool = True,
+    receipt_delay_s: float = 0.0,
     enroll: bool = False,
     daemon: int | None = None,
     limit_s: float = 30.0,
@@ -88,6 +90,7 @@ def measure(
         block_interval_s=0.02,
         view_timeout_s=60.0,
         verify_early=early,
+        receipt_delay_s=receipt_delay_s,
     )
     signers = _signers(pool) if enroll else ()
     context = multiprocessing.get_context("spawn")
@@ -150,7 +153,7 @@ def _measured(
         p50_s=float(p50),
         p99_s=float(p99),
         node_cpu_s=sum(each["cpu_s"] for each in took) / len(done),
-        library_cpu_s=sum(each["library_cpu_s"] for each in took) / len(done),
+        verifier_cpu_s=sum(each["verifier_cpu_s"] for each in took) / len(done),
         daemon_cpu_s=daemon_cpu_s / len(done),
         client_cpu_s=client_cpu_s / len(done),
         wait_share=sum(each["proposal_wait_s"] for each in took) / len(took) / seconds,

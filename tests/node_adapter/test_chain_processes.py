@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from node_adapter.chain import make_pool
+from node_adapter.chain._engines import Known, _Timed
 from node_adapter.chain._messages import Blocks, Status, encode
 from node_adapter.chain._process import SocketHost, _NodeHost
 from node_adapter.chain.experiment import Measured, cpu_s, library_cost_s, measure, predicted_gain
@@ -90,7 +91,7 @@ def test_a_chain_of_processes(tmp_path):
     measured = measure(pool, "library", block_transactions=50, window=100, limit_s=120)
     assert measured.transactions == 300 - 300 // 5 - 300 // 20
     assert 0 < measured.p50_s <= measured.p99_s < measured.seconds + 60
-    assert measured.node_cpu_s > measured.library_cpu_s > 0
+    assert measured.node_cpu_s > measured.verifier_cpu_s > 0
     assert measured.daemon_cpu_s == 0
     assert measured.rate == measured.transactions / measured.seconds
 
@@ -110,6 +111,45 @@ def test_processor_time_of_a_tree():
     assert cpu_s(os.getpid()) - before >= 0.05
     assert cpu_s(None) == 0
     assert cpu_s(1 << 30) == 0
+
+
+def test_the_time_of_a_call_is_that_of_its_steps():
+    """What others do while it waits is not its own; what it is given, and what it raises, passes through."""
+
+    def work():
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
+
+    async def call():
+        work()
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            return "cancelled"
+        return "done"
+
+    async def failing():
+        await asyncio.sleep(0)
+        raise ValueError("of its own")
+
+    async def run():
+        engine = Known()
+        assert await asyncio.gather(awaited(_Timed(call(), engine)), asyncio.to_thread(work)) == ["done", None]
+        asyncio.get_running_loop().call_soon(work)
+        assert 0.05 <= engine.cpu_s < 0.1
+        task = asyncio.create_task(awaited(_Timed(call(), engine)))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        assert await task == "cancelled"
+        assert 0.1 <= engine.cpu_s < 0.15
+        with pytest.raises(ValueError, match="of its own"):
+            await _Timed(failing(), engine)
+
+    async def awaited(timed):
+        return await timed
+
+    asyncio.run(asyncio.wait_for(run(), 30))
 
 
 def test_the_library_costs_something(tmp_path):
@@ -154,7 +194,7 @@ def test_results_say_gains_and_shares(results):
 def test_records_are_written_and_read(results, tmp_path):
     pool = make_pool(6, 10, algorithm=Algorithm.ECDSA_P256, accounts=4, fault_share=0, folder=tmp_path)
     path = tmp_path / "out" / "chain.jsonl"
-    append_records(path, bench.records_of(results, pool, 4, 200, 1000))
+    append_records(path, bench.records_of(results, pool, 4, 200, 1000, 0.02))
     records = read_records(path)
     assert [record.case for record in records] == [
         "chain-ecdsa-p256-known-on-receipt",

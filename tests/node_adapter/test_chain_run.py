@@ -67,6 +67,27 @@ def test_verdicts_may_wait_for_the_proposal(pool, verify):
     world.close()
 
 
+def test_received_transactions_wait_for_others(pool, verify):
+    """Clients send one at a time: without the delay a batch has what came during the batches before it."""
+    asked = {}
+    for delay_s in (0.0, 0.5):
+        batches = asked[delay_s] = []
+
+        def noting(question, batches=batches):
+            batches.append((question.point, len(question)))
+            return verify(question)
+
+        settings = NodeSettings(pool.algorithm, block_transactions=10, receipt_delay_s=delay_s)
+        world = simulate(pool, noting, settings=settings)
+        settle(world)
+        assert agree(world, pool)
+        world.close()
+    received = {delay_s: [n for point, n in batches if point is Point.RECEIPT] for delay_s, batches in asked.items()}
+    assert sum(received[0.5]) >= 4 * 55
+    assert len(received[0.5]) < len(received[0.0]) / 2
+    assert max(received[0.5]) >= 10, "or until there are enough for a block"
+
+
 def test_a_primary_drops_what_it_finds_forged_before_it_proposes(pool, verify):
     settings = NodeSettings(block_transactions=10, verify_early=False)
     world = simulate(pool, verify, settings=settings)

@@ -60,6 +60,12 @@ class Result:
         return sorted(self.runs, key=lambda run: run.rate)[len(self.runs) // 2]
 
     @property
+    def measured_share(self) -> float:
+        """What verifies in the nodes, as part of their processor time: measured there, where `share` is a difference
+        of two runs."""
+        return statistics.median(run.verifier_cpu_s / run.node_cpu_s for run in self.runs)
+
+    @property
     def spread(self) -> float:
         """(Largest - smallest) / median of the rates."""
         rates = [run.rate for run in self.runs]
@@ -82,6 +88,7 @@ def run_cases(
     validators: int,
     block: int,
     window: int,
+    receipt_delay_s: float,
     repeats: int,
     seconds: float,
     begun: Callable[[Case], None],
@@ -102,6 +109,7 @@ def run_cases(
                         block_transactions=block,
                         window=window,
                         early=early,
+                        receipt_delay_s=receipt_delay_s,
                         enroll=case.enrolled,
                         daemon=process,
                         limit_s=seconds,
@@ -157,7 +165,9 @@ def _daemon(case: Case, algorithm: Algorithm) -> Iterator[tuple[str, int | None]
         yield daemon
 
 
-def records_of(results: Sequence[Result], pool: Pool, validators: int, block: int, window: int) -> list[Record]:
+def records_of(
+    results: Sequence[Result], pool: Pool, validators: int, block: int, window: int, receipt_delay_s: float
+) -> list[Record]:
     """A record a case: the rate is of transactions on chain, the rest stands in its settings."""
     devices = {info.id: info for info in list_devices()}
     records = []
@@ -167,12 +177,14 @@ def records_of(results: Sequence[Result], pool: Pool, validators: int, block: in
             "validators": validators,
             "accounts": len(pool.balances),
             "window": window,
+            "receipt_delay_ms": round(receipt_delay_s * 1e3, 1),
             "p50_ms": round(median.p50_s * 1e3, 1),
             "p99_ms": round(median.p99_s * 1e3, 1),
             "node_cpu_us": round(median.node_cpu_s * 1e6, 1),
-            "library_cpu_us": round(median.library_cpu_s * 1e6, 1),
+            "verifier_cpu_us": round(median.verifier_cpu_s * 1e6, 1),
             "daemon_cpu_us": round(median.daemon_cpu_s * 1e6, 1),
             "verification_share": round(result.share, 4),
+            "verification_share_measured": round(result.measured_share, 4),
             "wait_share": round(median.wait_share, 4),
             "client_cpu_us": round(median.client_cpu_s * 1e6, 1),
             "signature_cpu_us": round(result.cost_s * 1e6, 1),
