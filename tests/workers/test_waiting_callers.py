@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -37,10 +39,10 @@ def while_reading(monkeypatch):
     def set_up(act) -> None:
         looks, real = iter(range(1 << 60)), Process._is_next
 
-        def look(process, flight):
+        def look(process, ticket):
             if next(looks) == 1:  # the first look is in front of the turn
                 act()
-            return real(process, flight)
+            return real(process, ticket)
 
         monkeypatch.setattr(Process, "_is_next", look)
 
@@ -52,6 +54,26 @@ def run(worker: Worker, done: list[str] | None = None):
     if done is not None:
         future.add_done_callback(lambda _: done.append(threading.current_thread().name))
     return future
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["who waits", "who is called"])
+def test_an_answered_batch_is_let_go_of_without_the_collector(worker, waits):
+    """Its columns may lie in memory that its caller has lent."""
+    batch = variable_batch(random_values(500, 3))
+    column = weakref.ref(batch.inputs[0].data)
+    gc.collect()
+    gc.disable()
+    try:
+        answered = threading.Event()
+        future = worker.run(1, VERIFY, batch.key, [batch])
+        future.add_done_callback(lambda _, batch=batch: answered.set())
+        if waits:
+            future.result(WAIT_S)
+        assert answered.wait(WAIT_S)
+        del batch, future
+        until(lambda: column() is None, timeout_s=WAIT_S)
+    finally:
+        gc.enable()
 
 
 def stop(worker: Worker) -> None:

@@ -179,7 +179,7 @@ class Process:
                 )
                 flight = _Flight(job, [part.items for part in parts], places)
                 flight.future.set_running_or_notify_cancel()
-                flight.future.attend = partial(self._reader.read_while, partial(self._is_next, flight))
+                flight.future.attend = partial(self._reader.read_while, partial(self._is_next, job.ticket))
                 if not self._flights:
                     self._head_since = time.monotonic()
                 self._flights[job.ticket] = flight
@@ -325,9 +325,10 @@ class Process:
             raise reply.error()
         return reply
 
-    def _is_next(self, flight: _Flight) -> bool:
-        """Whether nothing but this batch's answer is waited for."""
-        return len(self._flights) == 1 and not flight.future.done()
+    def _is_next(self, ticket: int) -> bool:
+        """Whether nothing but this batch's answer is waited for. By its number: a future that led to its own batch
+        would keep the callers' columns, which may lie in memory of theirs, until the collector comes."""
+        return len(self._flights) == 1 and ticket in self._flights
 
     def _take(self, answer: Answer) -> None:
         if isinstance(answer, Failed) and answer.problem.kind == "sticky":
