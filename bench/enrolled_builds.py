@@ -1,7 +1,7 @@
 """Builds of the kernel that verifies with enrolled keys, one after the other on the same signatures.
 
     python bench/enrolled_builds.py cuda:0 [--algorithm SM2] [--largest] [--runs 15] [--output FILE]
-        [--set ENROLLED_SHARE=2,COMB_THREADS=512 ...]
+        [--set COMB_THREADS=256,WINDOW_G=24 ...]
 
 Two lines a build: microseconds of each stage of the batch, then what `verifier bench --case '*-verify-enrolled'`
 records: signatures a second and seconds of 8,192. Every answer is compared before anything is timed.
@@ -29,16 +29,7 @@ from verifier.registry import PluginSource
 
 PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
 PLUGIN_OF = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
-SETS = (
-    "ENROLLED_SHARE=0",
-    "ENROLLED_SHARE=2,ENROLLED_AHEAD=2",
-    "ENROLLED_SHARE=2,ENROLLED_AHEAD=1",
-    "ENROLLED_SHARE=2,ENROLLED_AHEAD=0",
-    "ENROLLED_SHARE=1",
-    "ENROLLED_SHARE=4",
-    "ENROLLED_SHARE=2,COMB_THREADS=256",
-    "ENROLLED_SHARE=2,COMB_THREADS=512",
-)
+SETS = ("COMB_THREADS=128", "COMB_THREADS=256", "COMB_THREADS=512")
 _UNMEASURED = Limits(0, 0, 0, 0, 0, 1)
 
 

@@ -44,9 +44,6 @@ EXPORT void publish(const Batch* batch, u32 begin, u32 end, u32) {
             function(*batch, self, first, 1, end - first < (group) ? end - first : (group));  \
     }
 
-#define SHARE_STAGE(name, function, share, threads, blocks_per_sm) \
-    GROUP_STAGE(name, function, share, threads, blocks_per_sm)
-
 #define STATE_STAGE(name, function, count, threads)                                 \
     EXPORT const u32 name##_count = count;                                          \
     EXPORT void name(const Batch* batch, u32 begin, u32 end, u32) {                 \

@@ -73,16 +73,6 @@ enum HostColumns : u32 { HOST_OUTPUTS = 1, HOST_INPUTS = 2 };
         });                                                                                            \
     }
 
-// As GROUP_STAGE for `share` items, but with padding lanes, which call `function` too: for stages of the most lanes.
-#define SHARE_STAGE(name, function, share, threads, blocks_per_sm)                                     \
-    extern "C" __constant__ const u32 name##_warp_items = 32 * (share);                                \
-    extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm) name(const Batch batch) {     \
-        const u32 lanes = (batch.items + (share)-1) / (share);                                         \
-        for_each_item<threads>(lanes, [&](u32 first, const Lane& lane) {                               \
-            function(batch, lane, first, lanes, (batch.items - first + lanes - 1) / lanes);            \
-        });                                                                                            \
-    }
-
 #define STATE_STAGE(name, function, count, threads)                                            \
     extern "C" __constant__ const u32 name##_count = count;                                    \
     extern "C" __global__ void __launch_bounds__(threads) name(const Batch batch) {            \

@@ -33,7 +33,7 @@ DEVICE void recover_finish(const Batch& batch, const Lane& lane, u32 item) {
     finish_multiply_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state));
 }
 
-constexpr u32 P256_LANE = VERIFY_LANE_BYTES<P256Curve>, SECP256K1_LANE = VERIFY_LANE_BYTES<Secp256k1Curve>;
+constexpr u32 P256_LANE = Ladder<P256Curve>::LANE_BYTES, SECP256K1_LANE = Ladder<Secp256k1Curve>::LANE_BYTES;
 
 PLUGIN_INFO(P256Comb::BYTES + Secp256k1Comb::BYTES + KeySlots<P256Curve>::BYTES + KeySlots<Secp256k1Curve>::BYTES,
             Planes::BYTES,
@@ -119,24 +119,6 @@ template <class C>
 DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
     verify_enrolled_item<C, ALL_PLANES>(batch, lane, item, comb_table<C>(batch.state), key_slots<C>(batch.state));
 }
-#endif
-#if ENROLLED_SUMS
-template <class C>
-DEVICE void verify_enrolled_by_sums(const Batch& batch, const Lane& lane, u32 first, u32 stride, u32 count) {
-    const u32 *const comb = comb_table<C>(batch.state), *const slots = key_slots<C>(batch.state);
-    verify_enrolled_share<C, ALL_PLANES>(batch, lane, first, stride, count, comb, slots);
-}
-#define VERIFY_ENROLLED_SHARE_STAGE(prefix, C)                                                       \
-    SHARE_STAGE(prefix##_verify_enrolled, verify_enrolled_by_sums<C>, ENROLLED_SHARE, ENROLLED_THREADS, ENROLLED_BLOCKS)
-#endif
-
-#if ENROLLED_SUMS && TARGET_GPU
-#define VERIFY_ENROLLED_STAGE(prefix, C)                                                              \
-    VERIFY_ENROLLED_SHARE_STAGE(prefix, C)                                                            \
-    FEW_STAGE(prefix##_verify_enrolled, verify_enrolled<C>, ENROLLED_FEW, 1, ENROLLED_THREADS, ENROLLED_BLOCKS)
-#elif ENROLLED_SUMS
-#define VERIFY_ENROLLED_STAGE(prefix, C) VERIFY_ENROLLED_SHARE_STAGE(prefix, C)
-#elif TARGET_GPU
 #define VERIFY_ENROLLED_STAGE(prefix, C) \
     ITEM_STAGE(prefix##_verify_enrolled, verify_enrolled<C>, ENROLLED_THREADS, ENROLLED_BLOCKS)
 #else

@@ -1,6 +1,6 @@
 // ECDSA with enrolled keys: the stages of `verify`, with a slot and its generation in the place of the key.
 #pragma once
-#include "curve_sums.cuh"
+#include "curve_enrolled.cuh"
 #include "ecdsa_prepare.cuh"
 
 // The slots stand behind the generators' tables: those for P-256, then those for secp256k1.

@@ -1,5 +1,5 @@
 // SM2 signature verification (GB/T 32918.2): t = (r + s) mod n, (x, y) = s G + t Q, valid where (e + x) mod n = r.
-#include "curve_sums.cuh"
+#include "curve_enrolled.cuh"
 #include "sm2_prepare.cuh"
 #if defined(CRYPTO_MB)
 #include "curve_crypto_mb.cuh"
@@ -8,6 +8,7 @@
 #include "curve_key_lanes.cuh"
 #endif
 
+typedef Ladder<Sm2Curve> Sm2Ladder;
 typedef Comb<Sm2Curve> Sm2Comb;
 
 DEVICE void table_base(u8* state, u32 index) { Sm2Comb::build_base((u32*)state, index); }
@@ -17,7 +18,7 @@ DEVICE void finish(const Batch& batch, const Lane& lane, u32 item) {
     finish_verify_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state);
 }
 
-PLUGIN_INFO(Sm2Comb::BYTES + Slots::BYTES, Planes::BYTES, VERIFY_LANE_BYTES<Sm2Curve>)
+PLUGIN_INFO(Sm2Comb::BYTES + Slots::BYTES, Planes::BYTES, Sm2Ladder::LANE_BYTES)
 
 STATE_STAGE(sm2_table_bases, table_base, Sm2Comb::BASES, 32)
 STATE_STAGE(sm2_table_entries, table_entry, Sm2Comb::ENTRIES, 128)
@@ -96,24 +97,13 @@ ITEM_STAGE(sm2_prepare_enrolled, prepare<true>, 128, 3)
 DEVICE void verify_enrolled(const Batch& batch, const Lane& lane, u32 item) {
     verify_enrolled_item<Sm2Curve, VERIFY_PLANES>(batch, lane, item, (const u32*)batch.state, key_slots(batch));
 }
-#if ENROLLED_SUMS
-FEW_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_FEW, 1, ENROLLED_THREADS, ENROLLED_BLOCKS)
-#else
 ITEM_STAGE(sm2_verify_enrolled, verify_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
-#endif
-#elif !ENROLLED_SUMS
+#else
 DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begin, u32 end) {
     const u32 *const comb = (const u32*)batch.state, *const slots = key_slots(batch);
     verify_enrolled_in_lanes<Sm2Curve, VERIFY_PLANES>(batch, lane, begin, end, comb, slots);
 }
 RANGE_STAGE(sm2_verify_enrolled, verify_enrolled_range)
-#endif
-#if ENROLLED_SUMS
-DEVICE void verify_enrolled_by_sums(const Batch& batch, const Lane& lane, u32 first, u32 stride, u32 count) {
-    const u32 *const comb = (const u32*)batch.state, *const slots = key_slots(batch);
-    verify_enrolled_share<Sm2Curve, VERIFY_PLANES>(batch, lane, first, stride, count, comb, slots);
-}
-SHARE_STAGE(sm2_verify_enrolled, verify_enrolled_by_sums, ENROLLED_SHARE, ENROLLED_THREADS, ENROLLED_BLOCKS)
 #endif
 ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
 

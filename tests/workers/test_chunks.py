@@ -79,6 +79,3 @@ def test_rounds_are_of_the_stage_that_the_manifest_names():
     assert LoadedOperation(stages, publish).round_items == 1024
     assert LoadedOperation(stages, publish, "verify").round_items == 512
     assert LoadedOperation(stages, publish, "verify").lanes == 2048
-    assert LoadedOperation(stages, publish, "verify").share == 1
-    shared = LoadedOperation([stage("prepare", 2048), stage("verify", 512, 64)], publish, "verify")
-    assert (shared.round_items, shared.share) == (1024, 2)

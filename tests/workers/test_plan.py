@@ -21,7 +21,6 @@ works = st.builds(
     item_bytes=st.integers(0, 1 << 16),
     output_bytes=st.integers(0, 1 << 16),
     round_items=st.integers(1, 1 << 20),
-    share=st.integers(1, 8),
 )
 bounds = st.builds(
     Bounds,
@@ -81,15 +80,6 @@ def test_a_ramp_never_begins_more_rounds(work, bounds):
 )
 def test_signatures_on_an_idle_device_begin_with_what_is_no_whole_round(items, wanted):
     assert chunk_sizes(SIGNATURES._replace(items=items), DEFAULTS, idle=True) == wanted
-
-
-@pytest.mark.parametrize(
-    ("share", "wanted"),
-    [(2, [102_400, *[135_168] * 7]), (3, [34_816, *[202_752] * 5]), (4, [237_568, *[270_336] * 3])],
-)
-def test_chunks_take_no_longer_where_lanes_have_several_items(share, wanted):
-    work = SIGNATURES._replace(item_bytes=104, round_items=132 * 512 * share, share=share)
-    assert chunk_sizes(work, DEFAULTS, idle=True) == wanted
 
 
 def test_signatures_on_a_busy_device_are_cut_as_ever():

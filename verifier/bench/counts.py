@@ -34,8 +34,7 @@ ITEMS = 64  # whole groups of those that share an inversion
 class Counts:
     """Operations an item, on average. Field operations are modulo p; `additions` is everything linear.
 
-    What inversions by a power are made of is counted among the multiplications and squarings too. One by division
-    steps, of which enrolled keys have one, is made of no products: an H200 does about 41 in its time.
+    What inversions are made of is counted among the multiplications and squarings too.
     """
 
     multiplications: float

@@ -13,10 +13,9 @@ __all__ = ["Instance", "LoadedOperation"]
 
 
 class LoadedOperation:
-    """An operation's stages and `publish`, which follows them.
+    """An operation's stages and `publish`, which follows them. `round_items` fill the device once.
 
-    `round_items` fill the device once, with `share` of them in each lane of the round stage. `writes_host`: outputs
-    may be in the host's memory, over the link; `reads_host`: columns too.
+    `writes_host`: outputs may be in the host's memory, over the link; `reads_host`: columns too.
     """
 
     def __init__(self, stages: list[Function], publish: Function, round_stage: str = "") -> None:
@@ -27,7 +26,6 @@ class LoadedOperation:
         # Several stages would each read what they need again.
         self.reads_host = self.writes_host and len(stages) == 1 and bool(stages[0].host_columns & HOST_INPUTS)
         self.round_items = max(stage.lanes * stage.warp_items // 32 for stage in working)
-        self.share = max(1, working[0].warp_items // 32) if round_stage else 1
 
 
 class Instance:

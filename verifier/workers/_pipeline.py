@@ -334,5 +334,4 @@ class Pipeline:
 
 def _measures(operation: LoadedOperation, job: Job) -> Work:
     layout = job.layout
-    item_bytes, output_bytes = layout.codes // layout.items, sum(layout.output_bytes)
-    return Work(layout.items, item_bytes, output_bytes, operation.round_items, operation.share)
+    return Work(layout.items, layout.codes // layout.items, sum(layout.output_bytes), operation.round_items)

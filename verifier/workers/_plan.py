@@ -38,7 +38,6 @@ class Work(NamedTuple):
     item_bytes: int  # an item's way in
     output_bytes: int  # and its way out, codes and bitmaps aside
     round_items: int  # items that fill the device once
-    share: int = 1  # of them a lane's
 
 
 class Bounds(NamedTuple):
@@ -79,9 +78,7 @@ def usual_items(work: Work, bounds: Bounds) -> int:
     per_round, item_bytes = _round(work), max(1, work.item_bytes)
     if is_both_ways(work, bounds):
         return max(_WORD, _words_down(min(bounds.both_ways_bytes, bounds.most_bytes) // item_bytes))
-    # What counts is how long a launch takes, and a round of lanes with several items each takes that many rounds.
-    rounds = max(1, bounds.rounds // work.share)
-    items = per_round * max(rounds, -(-bounds.least_bytes // (item_bytes * per_round)))
+    items = per_round * max(bounds.rounds, -(-bounds.least_bytes // (item_bytes * per_round)))
     most = bounds.most_bytes // item_bytes
     if items <= most:
         return items
