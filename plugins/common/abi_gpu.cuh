@@ -42,10 +42,6 @@ extern "C" __global__ void __launch_bounds__(256) publish(const Batch batch) {
     });
 }
 
-// A stage's NAME_host_columns: what of it may be in the host's memory, over the link, since warps write or read it
-// side by side and once.
-enum HostColumns : u32 { HOST_OUTPUTS = 1, HOST_INPUTS = 2 };
-
 #define PLUGIN_INFO(state_bytes, scratch_item_bytes, scratch_lane_bytes)                       \
     extern "C" __constant__ const PluginInfo plugin_info = {ABI_VERSION, (u32)sizeof(Batch), state_bytes, \
                                                             scratch_item_bytes, scratch_lane_bytes};

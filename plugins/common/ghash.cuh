@@ -204,7 +204,6 @@ DEVICE void ghash(const Batch& batch) {
 #define GHASH_STAGE(name, Cipher, mode)                                                        \
     extern "C" __constant__ const u32 name##_shared = 16 * quads(sizeof(GhashShared<Cipher>)); \
     extern "C" __constant__ const u32 name##_threads = GHASH_THREADS;                          \
-    extern "C" __constant__ const u32 name##_host_columns = mode == GHASH_INPUT ? HOST_OUTPUTS : 0; \
     extern "C" __global__ void __launch_bounds__(GHASH_THREADS, 1) name(const Batch batch) {   \
         ghash<Cipher, mode, GHASH_THREADS>(batch);                                             \
     }

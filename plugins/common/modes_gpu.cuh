@@ -178,7 +178,6 @@ DEVICE void bulk(const Batch& batch, u32 block_bytes) {
     extern "C" __constant__ const u32 name##_shared = Group<Cipher, decrypts(mode)>::SHARED;                 \
     extern "C" __constant__ const u32 name##_threads = threads;                                              \
     extern "C" __constant__ const u32 name##_warp_items = Group<Cipher, decrypts(mode)>::WARP_ITEMS;         \
-    extern "C" __constant__ const u32 name##_host_columns = HOST_OUTPUTS | (mode == CBC_DECRYPT ? 0 : HOST_INPUTS); \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const Batch batch) {                  \
         bulk<Group<Cipher, decrypts(mode)>, Cipher, mode, threads>(batch, Cipher::BLOCK);                    \
     }

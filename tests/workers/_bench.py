@@ -31,8 +31,7 @@ class Bench:
         )
         self.slots = np.full((2, slot_bytes), STALE, np.uint8)
         self.registered = driver.register(self.slots.reshape(-1))
-        mapped = [self.registered.address + i * slot_bytes for i in range(2)]
-        self.pipeline = Pipeline(driver, list(self.slots), self.options, mapped=mapped)
+        self.pipeline = Pipeline(driver, list(self.slots), self.options)
         self.instance = Instance(driver, self.plan, image)
         self._tickets = itertools.count()
 

@@ -73,7 +73,7 @@ def test_a_chunk_reads_its_own_items(begin, items, kind):
 
 def test_rounds_are_of_the_stage_that_the_manifest_names():
     def stage(name: str, lanes: int, warp_items: int = 32) -> SimpleNamespace:
-        return SimpleNamespace(name=name, lanes=lanes, warp_items=warp_items, host_columns=0)
+        return SimpleNamespace(name=name, lanes=lanes, warp_items=warp_items)
 
     stages, publish = [stage("scalars", 1024), stage("verify", 512), stage("tiles", 2048, 1)], stage("publish", 4096)
     assert LoadedOperation(stages, publish).round_items == 1024

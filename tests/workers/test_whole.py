@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,20 +13,16 @@ from _toy import bits
 
 from verifier.drivers import open_driver
 from verifier.drivers.fake import Fault, open_fake
-from verifier.errors import BackendError, ConfigError
+from verifier.errors import BackendError
 from verifier.model import Batch, BatchKey, BatchResult, Code, Column
 from verifier.regions import Region, map_memory
-from verifier.workers import WorkerOptions
 from verifier.workers._borrowed import find_borrowed
-from verifier.workers._instance import LoadedOperation
 from verifier.workers._layout import lay_out
-from verifier.workers._link import both_ways
 
 MASK = 0
 RESULT_S = 60.0
 WIDTH = 256
 KEY = b"a key that shows"
-LINKS = ["streams", "directions", "written", "direct"]
 CHUNK = {"streams": 3, "chunk_both_ways_bytes": 32 * (WIDTH + 4), "unified_chunk_items": 64}
 
 
@@ -62,18 +57,16 @@ def check(batch: Batch, result: BatchResult) -> None:
 @pytest.mark.parametrize("ramp", ["none", "all"])
 @pytest.mark.parametrize("memory", ["managed", "device"])
 @pytest.mark.parametrize("streams", [1, 3])
-@pytest.mark.parametrize("link", LINKS)
-def test_sizes_around_chunk_boundaries(device_id, open_bench, ramp, memory, streams, link):
-    bench = open_bench(open_driver(device_id), chunk_ramp=ramp, bitmap_memory=memory, streams=streams, both_ways=link)
+def test_sizes_around_chunk_boundaries(device_id, open_bench, ramp, memory, streams):
+    bench = open_bench(open_driver(device_id), chunk_ramp=ramp, bitmap_memory=memory, streams=streams)
     for items in (1, 32, 33, 64, 65, 331, 1000):
         for key in (KEY, b""):
             batch = batch_of(items, key)
             check(batch, bench.run(MASK, batch)[0])
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_batches_in_flight_have_constants_and_codes_of_their_own(device_id, open_bench, link):
-    bench = open_bench(open_driver(device_id), both_ways=link)
+def test_batches_in_flight_have_constants_and_codes_of_their_own(device_id, open_bench):
+    bench = open_bench(open_driver(device_id))
     batches = [batch_of(200 + i, bytes([i])) for i in range(2)]
     for _ in range(3):
         submitted = [bench.submit(MASK, [batch], slot) for slot, batch in enumerate(batches)]
@@ -81,9 +74,8 @@ def test_batches_in_flight_have_constants_and_codes_of_their_own(device_id, open
             check(batch, bench.finish(each, [batch])[0])
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_data_that_stays_in_a_region(device_id, make_worker, mask, link):
-    worker = make_worker(device_id, **CHUNK, both_ways=link)
+def test_data_that_stays_in_a_region(device_id, make_worker, mask):
+    worker = make_worker(device_id, **CHUNK)
     worker.start()
     worker.load(1, *mask(worker.device.target))
     batch = batch_of(1000)
@@ -114,69 +106,6 @@ def test_a_constant_comes_in_once_and_codes_go_out_once(open_bench):
     assert calls["wait"] == 2 + 3  # two streams for the constant, and the end for all three
 
 
-@pytest.mark.parametrize(
-    ("link", "copies_in", "copies_out", "launches"),
-    [("directions", 21, 11, 20), ("written", 21, 1, 20), ("direct", 1, 1, 2)],
-)
-def test_what_is_copied_and_launched(open_bench, link, copies_in, copies_out, launches):
-    """Ten chunks: each has a copy of data, one of counters, and one out unless outputs are written over the link."""
-    driver = open_fake("fake:0")
-    bench = open_bench(driver, both_ways=link)
-    batch = batch_of(320)
-    driver.calls.clear()
-    check(batch, bench.run(MASK, batch)[0])
-    calls = Counter(call.partition(" ")[0] for call in driver.calls)
-    assert (calls["copy_in"], calls["copy_out"], calls["launch"]) == (copies_in, copies_out, launches)
-
-
-def test_a_batch_of_one_chunk_is_copied_whole(open_bench):
-    driver = open_fake("fake:0")
-    bench = open_bench(driver, both_ways="direct")
-    batch = batch_of(32)
-    driver.calls.clear()
-    check(batch, bench.run(MASK, batch)[0])
-    calls = Counter(driver.calls)
-    assert (calls["copy_in"], calls["copy_out"]) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("host_columns", "stages", "borrowed", "borne"),
-    [
-        (3, 1, False, ["streams", "directions", "written", "direct"]),
-        (3, 1, True, ["streams", "directions", "written", "written"]),
-        (3, 2, False, ["streams", "directions", "written", "written"]),
-        (1, 1, False, ["streams", "directions", "written", "written"]),
-        (2, 1, False, ["streams", "directions", "directions", "directions"]),
-        (0, 2, False, ["streams", "directions", "directions", "directions"]),
-    ],
-)
-def test_what_operations_bear(host_columns, stages, borrowed, borne):
-    stage = SimpleNamespace(name="stage", lanes=32, warp_items=32, host_columns=host_columns)
-    operation = LoadedOperation([stage] * stages, stage)
-    assert [both_ways(link, operation, borrowed=borrowed) for link in LINKS] == borne
-
-
-def test_another_way_is_refused():
-    with pytest.raises(ConfigError, match="both_ways: 'sideways'"):
-        WorkerOptions(both_ways="sideways")
-
-
-@pytest.mark.parametrize("link", LINKS[1:])
-@pytest.mark.parametrize("call", ["copy_in", "wait", "launch mask_all", "launch publish", "copy_out"])
-@pytest.mark.parametrize("later", [False, True])
-def test_nothing_is_decided_after_a_failure_in_any_direction(open_bench, link, call, later):
-    warm_ups = 1 if call.startswith("launch") else 0
-    calls = {"copy_in": 21, "wait": 20, "copy_out": 11 if link == "directions" else 1}.get(call, 10)
-    if link == "direct":
-        calls = 1
-    fault = Fault(call, after=warm_ups + (calls - 1) * later, error="boom")
-    bench = open_bench(open_fake("fake:0", faults=[fault]), both_ways=link)
-    submitted = bench.submit(MASK, [batch_of(320)])
-    with pytest.raises(BackendError, match="boom") as caught:
-        bench.pipeline.finish(submitted)
-    assert caught.value.sticky
-
-
 @pytest.mark.parametrize("call", ["copy_in", "fill", "wait", "launch mask_all", "launch publish", "copy_out"])
 @pytest.mark.parametrize("later", [False, True])
 def test_nothing_is_decided_after_a_failure_in_any_chunk(open_bench, call, later):
@@ -204,13 +133,12 @@ def held(bench: Bench) -> bytes:
     return b"".join(copy.tobytes() for copy in copies)
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_a_devices_memory_keeps_no_key(device_id, open_bench, link):
+def test_a_devices_memory_keeps_no_key(device_id, open_bench):
     driver = open_driver(device_id)
     if driver.info.unified:
         driver.close()
         pytest.skip("it works in the slot itself")
-    bench = open_bench(driver, both_ways=link)
+    bench = open_bench(driver)
     batch = batch_of(320)
     check(batch, bench.run(MASK, batch)[0])
     assert KEY in held(bench), "or the next assertion could not fail"
@@ -218,11 +146,10 @@ def test_a_devices_memory_keeps_no_key(device_id, open_bench, link):
     assert KEY not in held(bench)
 
 
-@pytest.mark.parametrize("link", ["streams", "directions"])
-def test_a_submission_that_fails_on_its_way_leaves_no_key_and_the_next_is_well(open_bench, link):
+def test_a_submission_that_fails_on_its_way_leaves_no_key_and_the_next_is_well(open_bench):
     """The second stream finds no memory: the first has the constant by then."""
     fault = Fault("allocate", after=3, error="out of memory")  # of the state, for all chunks, and the first stream
-    bench = open_bench(open_fake("fake:0", faults=[fault]), both_ways=link)
+    bench = open_bench(open_fake("fake:0", faults=[fault]))
     batch = batch_of(320)
     with pytest.raises(BackendError, match="out of memory") as caught:
         bench.submit(MASK, [batch], secret=True)

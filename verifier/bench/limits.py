@@ -14,9 +14,10 @@ import numpy as np
 from verifier.bench.counts import Counts
 from verifier.bench.records import Record
 from verifier.bench.rig import Rig
+from verifier.drivers import Driver
 from verifier.model import Column
 
-__all__ = ["Limits", "copy_rates", "measure_limits", "tightest"]
+__all__ = ["Limits", "measure_limits", "tightest"]
 
 CEILINGS = Path(__file__).parent / "ceilings"
 OPERATIONS_AN_ITEM, FIELD_OPERATIONS_AN_ITEM = 8192, 1024  # in ceilings.cu
@@ -89,13 +90,11 @@ def measure_limits(rig: Rig, runs: int = 7) -> Limits:
     squares = {name: rate("square", name, FIELD_OPERATIONS_AN_ITEM) for name in FIELDS}
     one = rig.fill("nothing", "NOTHING", {"input": Column.fixed("input", np.zeros(32, np.uint8), 1, 32)}, 32)
     launch = statistics.median(rig.times(one, 50 * runs, warm_up=20))
-    copies = (0.0, 0.0, 0.0) if rig.info.unified else copy_rates(rig, runs)
+    copies = (0.0, 0.0, 0.0) if rig.info.unified else _copy_rates(rig.driver, rig, runs)
     return Limits(multiply, logic, *copies, launch, products, squares)
 
 
-def copy_rates(rig: Rig, runs: int = 7) -> tuple[float, float, float]:
-    """Bytes a second from page-locked memory, to it, and each way at once. What is in the rig's slot is lost."""
-    driver = rig.driver
+def _copy_rates(driver: Driver, rig: Rig, runs: int) -> tuple[float, float, float]:
     size = min(_COPY_BYTES, rig.memory.size // 2)
     there, back = rig.memory[:size], rig.memory[size : 2 * size]
     with (

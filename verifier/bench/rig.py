@@ -109,11 +109,8 @@ class Rig:
             image = build_image(reached, source, target, {**macros, **(defines or {})})
             self.build_s = time.perf_counter() - started
             self.memory: Bytes = np.frombuffer(mmap.mmap(-1, slot_bytes), np.uint8)
-            self._mapped: list[int] = []
             if not self.info.unified:
-                locked = self.driver.register(self.memory)
-                undo.callback(locked.close)
-                self._mapped = [locked.address]
+                undo.callback(self.driver.register(self.memory).close)
             plan = Plan(
                 self.manifest.state if build_state else (),
                 tuple(OperationPlan.of(operation) for operation in self.manifest.operations),
@@ -122,7 +119,7 @@ class Rig:
             self.instance = Instance(self.driver, plan, image)
             self.load_s = time.perf_counter() - started
             undo.callback(self.instance.close)
-            self.pipeline = self._pipeline(options)
+            self.pipeline = Pipeline(self.driver, [self.memory], options)
             undo.callback(self.pipeline.close)
             self._resources = undo.pop_all()
 
@@ -175,7 +172,7 @@ class Rig:
         """
         found: list[list[tuple[float, float]]] = [[] for _ in settings]
         with ExitStack() as undo:
-            pipelines = [undo.enter_context(closing(self._pipeline(each))) for each in settings]
+            pipelines = [undo.enter_context(closing(Pipeline(self.driver, [self.memory], each))) for each in settings]
             for run in range(warm_up + runs):
                 for pipeline, times in zip(pipelines, found, strict=True):
                     started = time.perf_counter()
@@ -192,7 +189,7 @@ class Rig:
 
         Empty on a device that works in place.
         """
-        with closing(self._pipeline(settings)) as pipeline:
+        with closing(Pipeline(self.driver, [self.memory], settings)) as pipeline:
             for _ in range(MEASURE_EVERY):
                 pipeline.finish(pipeline.submit(self.instance, slot.job))
             submitted = pipeline.submit(self.instance, slot.job)
@@ -253,9 +250,6 @@ class Rig:
             finally:
                 operation.stages = stages
         return [(name, now - before) for name, before, now in zip(names, [0.0, *found], found, strict=False)]
-
-    def _pipeline(self, options: WorkerOptions) -> Pipeline:
-        return Pipeline(self.driver, [self.memory], options, mapped=self._mapped)
 
     def close(self) -> None:
         """Frees everything."""

@@ -22,15 +22,7 @@ class CudaFunction:
     """A kernel, with the largest grid of which all blocks run at once."""
 
     def __init__(
-        self,
-        module: CudaModule,
-        name: str,
-        handle: Any,
-        threads: int,
-        blocks: int,
-        shared: int,
-        warp_items: int,
-        host_columns: int = 0,
+        self, module: CudaModule, name: str, handle: Any, threads: int, blocks: int, shared: int, warp_items: int
     ) -> None:
         self.module = module
         self.name = name
@@ -40,7 +32,6 @@ class CudaFunction:
         self.lanes = blocks * threads
         self.shared = shared  # bytes of dynamic shared memory a block
         self.warp_items = warp_items
-        self.host_columns = host_columns
         self.few: CudaFunction | None = None  # runs in this one's place for 1 to few_items items
         self.few_items = 0
 
@@ -148,8 +139,7 @@ class CudaModule:
         if blocks == 0:
             raise PluginError(f"stage {name!r} needs more than a multiprocessor has for a block of {threads} threads")
         warp_items = self._optional(f"{name}_warp_items", 32)
-        host_columns = self._optional(f"{name}_host_columns", 0)
-        return CudaFunction(self, name, handle, threads, blocks * driver.info.units, shared, warp_items, host_columns)
+        return CudaFunction(self, name, handle, threads, blocks * driver.info.units, shared, warp_items)
 
     def _optional(self, name: str, default: int) -> int:
         """The u32 symbol `name`, or the default where the image has none."""

@@ -17,23 +17,7 @@ from typing import Protocol
 from verifier.drivers._abi import BatchStruct, PluginInfo
 from verifier.model import Bytes
 
-__all__ = [
-    "HOST_INPUTS",
-    "HOST_OUTPUTS",
-    "Buffer",
-    "DeviceInfo",
-    "Driver",
-    "Event",
-    "Function",
-    "Image",
-    "Module",
-    "Stream",
-]
-
-
-# What of a stage may be in page-locked memory: what it writes once and never reads, what it reads once.
-HOST_OUTPUTS = 1
-HOST_INPUTS = 2
+__all__ = ["Buffer", "DeviceInfo", "Driver", "Event", "Function", "Image", "Module", "Stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +78,6 @@ class Function(Protocol):
     threads: int  # a block's, from the source's launch bounds; 1 on the CPU
     lanes: int  # lanes of its largest launch: units x blocks an SM x threads, or CPU threads
     warp_items: int  # items that keep 32 lanes busy: 32, unless the source says otherwise
-    host_columns: int  # HOST_OUTPUTS, HOST_INPUTS; 0 unless the source says otherwise
 
 
 class Module(Protocol):

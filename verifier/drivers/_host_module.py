@@ -23,12 +23,11 @@ class HostFunction:
     threads = 1
     warp_items = 32
 
-    def __init__(self, module: HostModule, name: str, stage: Stage, lanes: int, host_columns: int) -> None:
+    def __init__(self, module: HostModule, name: str, stage: Stage, lanes: int) -> None:
         self.module = module
         self.name = name
         self.lanes = lanes
         self.stage = stage
-        self.host_columns = host_columns  # of use only to a fake device: the CPU has no other memory
 
 
 class HostModule:
@@ -53,10 +52,8 @@ class HostModule:
     def function(self, name: str) -> HostFunction:
         """The stage `name`. Raises PluginError where the image has none."""
         if name not in self._functions:
-            library = self._open()
-            self._functions[name] = HostFunction(
-                self, name, library.stage(name), self._driver.info.units, library.constant(f"{name}_host_columns", 0)
-            )
+            stage = self._open().stage(name)
+            self._functions[name] = HostFunction(self, name, stage, self._driver.info.units)
         return self._functions[name]
 
     def constant(self, name: str) -> int:

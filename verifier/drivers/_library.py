@@ -47,13 +47,11 @@ class Library:
         except (AttributeError, ValueError):
             raise PluginError(f"the image has no stage {name!r}") from None
 
-    def constant(self, name: str, default: int | None = None) -> int:
-        """The u32 symbol of that name. Where the image has none, the default; without one it raises PluginError."""
+    def constant(self, name: str) -> int:
+        """The u32 symbol of that name. Raises PluginError where the image has none."""
         try:
             return ctypes.c_uint32.in_dll(self._library, name).value
         except ValueError:
-            if default is not None:
-                return default
             raise PluginError(f"the image has no constant {name!r}") from None
 
     def close(self) -> None:

@@ -211,14 +211,11 @@ def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
             os.close(memory_fd)
             driver = _open(hello)
             resources.callback(driver.close)
-            mapped: list[int] = []
             if not driver.info.unified:
-                locked = driver.register(slots.memory)
-                resources.callback(locked.close)
-                mapped = [locked.address + i * options.slot_bytes for i in range(options.slots)]
+                resources.callback(driver.register(slots.memory).close)
             regions = MappedRegions(driver)
             resources.callback(regions.close)
-            pipeline = Pipeline(driver, slots.slots, options, regions, mapped=mapped)
+            pipeline = Pipeline(driver, slots.slots, options, regions)
             resources.callback(pipeline.close)
         except Exception as error:
             control.send(Problem.of(error))

@@ -43,8 +43,8 @@ class Chunk(NamedTuple):
     codes: int
     outputs: list[int]
 
-    def fill(self, batch: BatchStruct, base: int, layout: Layout, outputs_at: int | None = None) -> None:
-        """Writes the chunk's addresses into `batch`, its memory being at `base`, or that of its outputs elsewhere.
+    def fill(self, batch: BatchStruct, base: int, layout: Layout) -> None:
+        """Writes the chunk's addresses into `batch`, its memory being at `base`.
 
         Addresses of a constant and of codes that lie elsewhere are left as they are.
         """
@@ -59,7 +59,7 @@ class Chunk(NamedTuple):
             batch.codes = base + self.codes
         batch.constant_bytes = layout.constant_bytes
         for i, (output, width) in enumerate(zip(self.outputs, layout.output_bytes, strict=True)):
-            batch.outputs[i] = (base if outputs_at is None else outputs_at) + output
+            batch.outputs[i] = base + output
             batch.output_strides[i] = width
 
 
@@ -83,12 +83,10 @@ def copied_chunk(
     borrowed: Sequence[Borrowed] = (),
     *,
     columns_only: bool = False,
-    outputs_stay: bool = False,
 ) -> Chunk:
     """A chunk with memory of its own. One that is the whole slot is laid out as it is there: one copy each way.
 
-    `columns_only`: constant and codes are not in it but somewhere else, once for all chunks. `outputs_stay`: so are
-    the outputs, in the slot, and where they are is relative to that.
+    `columns_only`: constant and codes are not in it but somewhere else, once for all chunks.
     """
     if items == layout.items and not borrowed:
         return in_place_chunk(layout, 0, items)._replace(
@@ -127,23 +125,20 @@ def copied_chunk(
     if not columns_only:
         copies_out.append(take(layout.codes + begin, items))
         codes = copies_out[-1].device
-    outputs = []
-    for at, width in zip(layout.outputs, layout.output_bytes, strict=True):
-        outputs.append(at + begin * width)
-        if not outputs_stay:
-            copies_out.append(take(outputs[-1], items * width))
-            outputs[-1] = copies_out[-1].device
+    outputs = [
+        take(at + begin * width, items * width) for at, width in zip(layout.outputs, layout.output_bytes, strict=True)
+    ]
     return Chunk(
         begin,
         items,
         end,
         inputs_bytes,
         _small_first(piece for copy in copies_in if copy.nbytes for piece in _pieces(copy, borrowed)),
-        _small_first(copies_out),
+        _small_first([*copies_out, *outputs]),
         columns,
         constant,
         codes,
-        outputs,
+        [output.device for output in outputs],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from verifier.drivers._abi import BatchStruct
-from verifier.drivers._driver import HOST_INPUTS, HOST_OUTPUTS, Driver, Function, Image
+from verifier.drivers._driver import Driver, Function, Image
 from verifier.errors import BackendError
 from verifier.workers._messages import Plan
 
@@ -13,18 +13,12 @@ __all__ = ["Instance", "LoadedOperation"]
 
 
 class LoadedOperation:
-    """An operation's stages and `publish`, which follows them. `round_items` fill the device once.
-
-    `writes_host`: outputs may be in the host's memory, over the link; `reads_host`: columns too.
-    """
+    """An operation's stages and `publish`, which follows them. `round_items` fill the device once."""
 
     def __init__(self, stages: list[Function], publish: Function, round_stage: str = "") -> None:
         self.stages = [*stages, publish]
         self.lanes = max(stage.lanes for stage in stages)
         working = [stage for stage in stages if stage.name == round_stage] or stages
-        self.writes_host = all(stage.host_columns & HOST_OUTPUTS for stage in stages)
-        # Several stages would each read what they need again.
-        self.reads_host = self.writes_host and len(stages) == 1 and bool(stages[0].host_columns & HOST_INPUTS)
         self.round_items = max(stage.lanes * stage.warp_items // 32 for stage in working)
 
 

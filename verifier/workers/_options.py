@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from verifier.errors import ConfigError
-from verifier.workers._link import BothWays
 from verifier.workers._plan import Ramp
 
 __all__ = ["MAX_SLOT_BYTES", "BitmapMemory", "WorkerOptions"]
@@ -31,9 +30,8 @@ class WorkerOptions:
     chunk_rounds: int = 2  # a chunk is so many full launches of the operation's widest stage, at least
     chunk_least_bytes: int = 4 << 20  # and has so many input bytes, at least: small copies do not fill the link
     chunk_most_bytes: int = 32 << 20  # and so many at most: one chunk's copies overlap another's kernels
-    chunk_both_ways_bytes: int = 8 << 20  # a chunk of long items of which as much comes back; 0: as the others
+    chunk_both_ways_bytes: int = 32 << 20  # a chunk of long items of which as much comes back; 0: as the others
     chunk_ramp: Ramp = "kernels"  # what begins with a smaller chunk on an idle device: see _plan
-    both_ways: BothWays = "streams"  # how such work passes the link: see _link
     unified_chunk_items: int = 32768  # where the device works in place: bounds the scratch memory
     bitmap_memory: BitmapMemory = "managed"
     driver: Mapping[str, Any] = field(default_factory=dict)  # options of verifier.drivers.open_driver
@@ -81,8 +79,6 @@ class WorkerOptions:
                 raise ConfigError(f"workers.{name}: {value} is negative")
         if self.chunk_ramp not in ("none", "kernels", "all"):
             raise ConfigError(f"workers.chunk_ramp: {self.chunk_ramp!r} is not none, kernels or all")
-        if self.both_ways not in get_args(BothWays):
-            raise ConfigError(f"workers.both_ways: {self.both_ways!r} is not one of {', '.join(get_args(BothWays))}")
         if self.bitmap_memory not in ("managed", "pinned", "device"):
             raise ConfigError(f"workers.bitmap_memory: {self.bitmap_memory!r} is not managed, pinned or device")
 

@@ -20,7 +20,6 @@ from verifier.workers._bitmaps import Bitmaps
 from verifier.workers._chunks import copied_chunk, in_place_chunk
 from verifier.workers._copy_order import CopyOrder
 from verifier.workers._instance import Instance, LoadedOperation
-from verifier.workers._link import BothWays, Directions, both_ways, follow
 from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import Job
 from verifier.workers._options import WorkerOptions
@@ -72,7 +71,6 @@ class _Work:
     largest: int  # items of the largest chunk
     whole: Whole | None = None
     copies: CopyOrder | None = None
-    link: BothWays = "streams"
 
     def close(self) -> None:
         """Gives events back."""
@@ -84,8 +82,7 @@ class _Work:
 class Pipeline:
     """The streams of one device. `slots` are the shared memory that batches lie in, page-locked by the caller.
 
-    `mapped` is where the device sees each of them, where it does. `regions` are where jobs may have columns instead
-    of in their slots.
+    `regions` are where jobs may have columns instead of in their slots.
     """
 
     def __init__(
@@ -94,13 +91,10 @@ class Pipeline:
         slots: Sequence[Bytes],
         options: WorkerOptions,
         regions: MappedRegions | None = None,
-        *,
-        mapped: Sequence[int] = (),
     ) -> None:
         self._driver = driver
         self._regions = regions or MappedRegions(driver)
         self._slots = slots
-        self._mapped = mapped
         self._options = options
         self._bounds = Bounds(
             options.chunk_rounds,
@@ -111,9 +105,6 @@ class Pipeline:
         )
         self._unified = driver.info.unified
         self._streams = [PipelineStream(driver) for _ in range(1 if self._unified else options.streams)]
-        self._directions: Directions | None = None
-        if not self._unified and options.both_ways != "streams":
-            self._directions = Directions(driver)
         # Behind all streams of a batch: it waits, so that none of them does and the next batch's chunks need not.
         self._last = driver.stream(inline=self._unified)
         self._turn = 0
@@ -138,10 +129,7 @@ class Pipeline:
             batch = BatchStruct(state=instance.state, parameters=job.parameters)
             valid, decided = self._bitmaps.open(job)
             sizes = self._sizes(operation, job)
-            link = self._link(operation, job, sizes)
-            if link == "direct":
-                sizes = [job.layout.items]
-            work = self._begin(instance, operation, job, batch, sizes, link)
+            work = self._begin(instance, operation, job, batch, sizes)
             begin = 0
             for items in sizes:
                 target = self._streams[self._turn]
@@ -198,8 +186,6 @@ class Pipeline:
         """Frees streams and memory. No batch may be in flight."""
         for target in self._streams:
             target.close()
-        if self._directions is not None:
-            self._directions.close()
         self._last.close()
         self._bitmaps.close()
         for memory in self._whole:
@@ -212,23 +198,11 @@ class Pipeline:
             return [min(size, items - begin) for begin in range(0, items, size)]
         return chunk_sizes(_measures(operation, job), self._bounds, idle=self._submitted == self._finished)
 
-    def _link(self, operation: LoadedOperation, job: Job, sizes: Sequence[int]) -> BothWays:
-        if self._directions is None or len(sizes) == 1 or not is_both_ways(_measures(operation, job), self._bounds):
-            return "streams"
-        wanted = self._options.both_ways if self._mapped else "directions"
-        return both_ways(wanted, operation, borrowed=bool(job.borrowed))
-
     def _begin(
-        self,
-        instance: Instance,
-        operation: LoadedOperation,
-        job: Job,
-        batch: BatchStruct,
-        sizes: Sequence[int],
-        link: BothWays,
+        self, instance: Instance, operation: LoadedOperation, job: Job, batch: BatchStruct, sizes: Sequence[int]
     ) -> _Work:
-        work = _Work(instance, operation, job, batch, max(sizes), link=link)
-        if self._unified or (len(sizes) == 1 and link == "streams"):
+        work = _Work(instance, operation, job, batch, max(sizes))
+        if self._unified or len(sizes) == 1:
             return work
         if is_both_ways(_measures(operation, job), self._bounds):
             work.whole = Whole(self._whole[job.slot], self._slots[job.slot], job)
@@ -252,51 +226,31 @@ class Pipeline:
     def _chunk(self, target: PipelineStream, work: _Work, begin: int, items: int, mark: Callable[[], None]) -> None:
         instance, operation, job, batch, largest = work.instance, work.operation, work.job, work.batch, work.largest
         slot = self._slots[job.slot]
-        stream = arrive = leave = target.stream
-        if work.link != "streams" and self._directions is not None:
-            arrive, leave = self._directions.arrive, self._directions.leave
-        base_of_all: int | None = None
-        outputs_at: int | None = None
+        stream = target.stream
         if self._unified:
-            chunk, base_of_all = in_place_chunk(job.layout, begin, items), slot.ctypes.data
-        elif work.link == "direct":
-            chunk = in_place_chunk(job.layout, begin, items)._replace(constant=-1, codes=-1)
-            base_of_all = self._mapped[job.slot]
+            chunk = in_place_chunk(job.layout, begin, items)
         else:
-            outputs_stay = work.link == "written"
-            chunk = copied_chunk(
-                slot,
-                job.layout,
-                begin,
-                items,
-                job.borrowed,
-                columns_only=work.whole is not None,
-                outputs_stay=outputs_stay,
-            )
-            if outputs_stay:
-                outputs_at = self._mapped[job.slot]
+            chunk = copied_chunk(slot, job.layout, begin, items, job.borrowed, columns_only=work.whole is not None)
         # Memory for the batch's largest chunk at once: growing waits for the stream.
         base, item_scratch, lane_scratch = target.hold(
             max(chunk.nbytes, min(-(-chunk.nbytes * largest // items), job.layout.valid)),
             (largest + 31) // 32 * 32 * instance.info.scratch_item_bytes,
             operation.lanes * instance.info.scratch_lane_bytes,
         )
-        chunk.fill(batch, base if base_of_all is None else base_of_all, job.layout, outputs_at)
+        chunk.fill(batch, slot.ctypes.data if self._unified else base, job.layout)
         batch.item_scratch = item_scratch
         batch.lane_scratch = lane_scratch
-        follow(arrive, stream)  # the chunk that had this memory before
         if work.whole is not None:
-            work.whole.enter(arrive)
+            work.whole.enter(stream)
             batch.codes = work.whole.codes + begin
         if work.copies is not None:
             work.copies.enter(stream)
         mark()
         for copy in chunk.copies_in:
             source = self._regions.memory(copy.region) if copy.region else slot
-            arrive.copy_in(base + copy.device, source[copy.slot : copy.slot + copy.nbytes])
+            stream.copy_in(base + copy.device, source[copy.slot : copy.slot + copy.nbytes])
         if work.copies is not None:
             work.copies.leave(stream)
-        follow(stream, arrive)
         mark()
         if work.whole is None:
             stream.fill(batch.codes, _UNDECIDED, items)
@@ -304,20 +258,16 @@ class Pipeline:
         for stage in operation.stages:
             stream.launch(stage, batch)
         mark()
-        if chunk.copies_out:
-            follow(leave, stream)
-            for copy in chunk.copies_out:
-                leave.copy_out(slot[copy.slot : copy.slot + copy.nbytes], base + copy.device)
-            follow(stream, leave)
-        if job.secret and not self._unified and chunk.inputs_bytes:
+        for copy in chunk.copies_out:
+            stream.copy_out(slot[copy.slot : copy.slot + copy.nbytes], base + copy.device)
+        if job.secret and not self._unified:
             stream.fill(base, 0, chunk.inputs_bytes)
         self._bitmaps.end_chunk(stream, job.layout, slot, begin, items, batch.valid)
         mark()
 
     def _abandon(self, streams: Sequence[PipelineStream], events: Iterable[Event], work: _Work | None) -> None:
         """After a failed submission: waits until the device has let go of the slot, and keeps no key."""
-        directions = () if self._directions is None else (self._directions.arrive, self._directions.leave)
-        for stream in (*directions, *(target.stream for target in streams), self._last):
+        for stream in (*(target.stream for target in streams), self._last):
             try:
                 stream.synchronize()
             except BackendError as error:
