@@ -113,11 +113,12 @@ class HandDevice:
         self.given.append([part.items for part in parts])
         return running.future
 
-    def finish(self, index: int = 0) -> None:
+    def finish(self, index: int = 0, device_ns: int = 1000) -> None:
         running = self.running.pop(index)
         results = [judge(part) for part in running.parts]
         for result in results:
             result.device = self.name
+            result.timings.device_ns = device_ns
         running.future.set_result(results)
 
     def fail(self, index: int = 0, error: Exception | None = None) -> None:

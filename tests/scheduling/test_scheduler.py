@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from _by_hand import HandDevice, batch, ragged
+from _by_hand import KEY, HandDevice, batch, ragged
 from _verdicts import RNG, _values, assert_right, assert_undetermined
 
 from verifier.errors import BackendError, NotServedError, StoppingError
@@ -163,6 +163,22 @@ def test_timings(bench):
     device.finish()
     timings = future.result(0).timings
     assert (timings.queue_ns, timings.total_ns, timings.device_ns) == (2_000_000_000, 5_000_000_000, 1000)
+
+
+def test_a_launch_behind_another_counts_for_what_it_adds(bench):
+    """The device had both from the start, and says that the second one took two seconds."""
+    device, values = HandDevice("cpu"), _values(100_000)
+    made = bench(device, launch_s=10.0, launch_items=values.size)
+    cost = made.scheduler._core.router.measure(device.device, KEY, (1, 1e-3), (values.size, 3.0))
+    futures = [made.submit(batch(values)) for _ in range(2)]
+    made.poll()
+    assert len(device.running) == 2
+    for future, device_ns in zip(futures, (1_000_000_000, 2_000_000_000), strict=True):
+        made.clock.now += 1
+        before = cost.seconds(values.size)
+        device.finish(device_ns=device_ns)
+        assert_right(future.result(0), values)
+        assert cost.seconds(values.size) - before == pytest.approx(0.2 * (1 - before), rel=0.05), "towards one second"
 
 
 def test_drain_refuses_new_work_and_reports_what_is_left(bench):

@@ -246,7 +246,11 @@ class Core:
             # The next one waited for this one; and after a failure what is left of the rest began at the latest now.
             state.in_flight[0].begun = now
         if not isinstance(outcome, BaseException):
-            seconds = now - launch.begun if launch.alone else outcome[0].timings.device_ns / 1e9
+            # The device counts from where it was given the launch, and so in what was in front. Behind others it is
+            # what came on top that tells how fast the device is.
+            seconds = now - launch.begun
+            if not launch.alone:
+                seconds = min(seconds, outcome[0].timings.device_ns / 1e9)
             self.router.observe(launch.device.device, launch.key, launch.units, seconds)
             for piece, result in zip(launch.pieces, outcome, strict=True):
                 result.served_by = launch.lease.instance.label
