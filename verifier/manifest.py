@@ -81,6 +81,7 @@ class Operation(Strict):
     outputs: tuple[Output, ...] = Field(default=(), max_length=2)
     stages: tuple[Symbol, ...] = Field(min_length=1, max_length=16)
     round_stage: Symbol | None = None  # nearly all the work: batches are cut into whole rounds of it
+    chunk_rounds: int | None = Field(default=None, ge=1, le=1024)  # as many each; absent: the worker's chunk_rounds
     constant: Name | None = None
     parameters: dict[Name, tuple[str | int, ...]] = Field(default_factory=dict, max_length=14)
 

@@ -86,6 +86,13 @@ def test_signatures_on_a_busy_device_are_cut_as_ever():
     assert chunk_sizes(SIGNATURES, DEFAULTS, idle=False) == [*[135_168] * 7, 102_400]
 
 
+def test_an_operation_may_say_how_many_rounds_its_chunks_have():
+    short = SIGNATURES._replace(rounds=1)
+    assert chunk_sizes(short, DEFAULTS, idle=True) == [34_816, *[67_584] * 15]
+    assert chunk_sizes(short, DEFAULTS, idle=False) == [*[67_584] * 15, 34_816]
+    assert chunk_sizes(short, DEFAULTS._replace(rounds=1), idle=True) == chunk_sizes(short, DEFAULTS, idle=True)
+
+
 @pytest.mark.parametrize("items", [100, 100_000])
 def test_chunks_that_are_large_to_fill_the_link_are_not_ramped(items):
     assert chunk_sizes(Work(items, 4, 0, 32), DEFAULTS, idle=True) == [items]

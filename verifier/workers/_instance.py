@@ -13,12 +13,16 @@ __all__ = ["Instance", "LoadedOperation"]
 
 
 class LoadedOperation:
-    """An operation's stages and `publish`, which follows them. `round_items` fill the device once."""
+    """An operation's stages and `publish`, which follows them. `round_items` fill the device once; `chunk_rounds` of
+    them are a chunk, or, where that is 0, as many as the worker's options say."""
 
-    def __init__(self, stages: list[Function], publish: Function, round_stage: str = "") -> None:
+    def __init__(
+        self, stages: list[Function], publish: Function, round_stage: str = "", chunk_rounds: int = 0
+    ) -> None:
         self.stages = [*stages, publish]
         self.lanes = max(stage.lanes for stage in stages)
         working = [stage for stage in stages if stage.name == round_stage] or stages
+        self.chunk_rounds = chunk_rounds
         self.round_items = max(stage.lanes * stage.warp_items // 32 for stage in working)
 
 
@@ -43,7 +47,12 @@ class Instance:
             undo.callback(stream.close)
             publish = module.function("publish")
             self.operations = [
-                LoadedOperation([module.function(name) for name in operation.stages], publish, operation.round_stage)
+                LoadedOperation(
+                    [module.function(name) for name in operation.stages],
+                    publish,
+                    operation.round_stage,
+                    operation.chunk_rounds,
+                )
                 for operation in plan.operations
             ]
             for name in plan.state:

@@ -42,11 +42,13 @@ class OperationPlan(NamedTuple):
     stages: tuple[str, ...]
     outputs: tuple[int, ...]  # bytes of an item's
     round_stage: str = ""  # chunks are whole rounds of this stage; "": of the one with the most lanes
+    chunk_rounds: int = 0  # so many; 0: as WorkerOptions.chunk_rounds has it
 
     @classmethod
     def of(cls, operation: Operation) -> OperationPlan:
         """The plan of a manifest's operation."""
-        return cls(operation.stages, tuple(output.bytes for output in operation.outputs), operation.round_stage or "")
+        outputs = tuple(output.bytes for output in operation.outputs)
+        return cls(operation.stages, outputs, operation.round_stage or "", operation.chunk_rounds or 0)
 
 
 class Plan(NamedTuple):

@@ -284,4 +284,5 @@ class Pipeline:
 
 def _measures(operation: LoadedOperation, job: Job) -> Work:
     layout = job.layout
-    return Work(layout.items, layout.codes // layout.items, sum(layout.output_bytes), operation.round_items)
+    item_bytes, output_bytes = layout.codes // layout.items, sum(layout.output_bytes)
+    return Work(layout.items, item_bytes, output_bytes, operation.round_items, operation.chunk_rounds)

@@ -38,6 +38,7 @@ class Work(NamedTuple):
     item_bytes: int  # an item's way in
     output_bytes: int  # and its way out, codes and bitmaps aside
     round_items: int  # items that fill the device once
+    rounds: int = 0  # of a chunk; 0: as the bounds have it
 
 
 class Bounds(NamedTuple):
@@ -57,7 +58,7 @@ def chunk_sizes(work: Work, bounds: Bounds, *, idle: bool) -> list[int]:
         return _ramped(work.items, usual) if idle and bounds.ramp == "all" else _equal(work.items, usual)
     rounds, more = divmod(usual, _round(work))
     # Else the chunk's bytes decide, and the link has more to say than the kernels.
-    if idle and bounds.ramp != "none" and rounds <= bounds.rounds and not more:
+    if idle and bounds.ramp != "none" and rounds <= _rounds(work, bounds) and not more:
         return _remainder_first(work.items, _round(work), usual)
     return _flat(work.items, usual)
 
@@ -78,11 +79,15 @@ def usual_items(work: Work, bounds: Bounds) -> int:
     per_round, item_bytes = _round(work), max(1, work.item_bytes)
     if is_both_ways(work, bounds):
         return max(_WORD, _words_down(min(bounds.both_ways_bytes, bounds.most_bytes) // item_bytes))
-    items = per_round * max(bounds.rounds, -(-bounds.least_bytes // (item_bytes * per_round)))
+    items = per_round * max(_rounds(work, bounds), -(-bounds.least_bytes // (item_bytes * per_round)))
     most = bounds.most_bytes // item_bytes
     if items <= most:
         return items
     return most // per_round * per_round or max(_WORD, _words_down(most))
+
+
+def _rounds(work: Work, bounds: Bounds) -> int:
+    return work.rounds or bounds.rounds
 
 
 def _round(work: Work) -> int:
