@@ -102,6 +102,19 @@ stages = ["p"]
 """
 
 
+def test_a_case_on_a_device_with_memory_of_its_own(monkeypatch):
+    """Beside one batch at a time: batch after batch, and kernels alone."""
+    monkeypatch.setenv("VERIFIER_FAKE_DEVICES", "1")
+    with Rig("fake:0", shipped_folder() / "sm2", shipped_folder() / "common", slot_bytes=1 << 22) as rig:
+        records = list(SM2.measure(rig, LIMITS, Settings(512, 2, 0)))
+        assert [record.case for record in records] == [
+            "sm2-verify-unknown",
+            "sm2-verify-unknown-sustained",
+            "sm2-verify-unknown-kernel",
+            "sm2-verify-1-latency",
+        ]
+
+
 def test_the_points_of_each_axis():
     manifest = parse_manifest(MANIFEST, "p")
     gpu = {axis: points(axis, manifest, "sm_90", 1024) for axis in ("batch", "streams", "threads", "variants")}

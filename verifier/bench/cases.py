@@ -1,6 +1,7 @@
 """What is measured, by stable names.
 
 sm2-verify-unknown          a batch of 2^20 (on the CPU less), transfers from page-locked memory included
+...-sustained               the same batch after batch, two under way: its first copy is behind the other's kernels
 ...-kernel                  the same with the columns on the device already
 sm2-verify-8192-latency     seconds from the order to the verdicts
 sm2-verify-messages         the same of messages of 32 bytes, hashed there
@@ -103,6 +104,18 @@ def _verify(name: str, algorithm: str) -> Callable[[Rig, Limits, Settings], Iter
                 rig.info,
                 items,
                 rig.times(slot, settings.runs),
+                items,
+                includes=includes,
+                limit=tightest(link, field),
+            )
+        if settings.pipeline and not rig.info.unified:
+            seconds = rig.sustained_times(slot, settings.runs)
+            check_codes(slot, tiled, f"{name}, batch after batch")
+            yield Record.of_times(
+                f"{name}-unknown-sustained",
+                rig.info,
+                items,
+                seconds,
                 items,
                 includes=includes,
                 limit=tightest(link, field),

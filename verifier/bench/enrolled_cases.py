@@ -2,6 +2,7 @@
 
 sm2-verify-enrolled          window 8, 10,000 keys, and 22 for G; on the CPU window 5 and 64 keys
 sm2-verify-enrolled-largest  window 12, the largest of which 40 GB hold 10,000 keys, and 24 for G; on a GPU only
+...-sustained                batch after batch, two under way
 ...-kernel                   with the columns on the device already
 ...-8192-latency             seconds from the order to the verdicts
 ...-keys                     tables written in a second
@@ -77,6 +78,12 @@ def measure_enrolled(
             times = rig.times(slot, settings.runs)
             yield Record.of_times(
                 f"{name}{suffix}", rig.info, items, times, items, includes=includes, limit=link, settings=about
+            )
+        if settings.pipeline and not cpu:
+            times = rig.sustained_times(slot, settings.runs)
+            _check(slot, f"{name}, batch after batch")
+            yield Record.of_times(
+                f"{name}-sustained", rig.info, items, times, items, includes=includes, limit=link, settings=about
             )
         if settings.kernels and not cpu:
             times = rig.kernel_times(slot, settings.runs)

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import mmap
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
+from itertools import cycle, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 
 from verifier.bench.signatures import SignatureSet
 from verifier.drivers import BatchStruct, DeviceInfo, open_driver
 from verifier.drivers.build import build_image
-from verifier.errors import BackendError
+from verifier.errors import BackendError, SelfTestError
 from verifier.manifest import Choice, load_manifest
 from verifier.model import Batch, BatchKey, Bytes, Column
 from verifier.registry import PluginSource, build_files
@@ -119,6 +122,7 @@ class Rig:
             self.instance = Instance(self.driver, plan, image)
             self.load_s = time.perf_counter() - started
             undo.callback(self.instance.close)
+            self._options = options
             self.pipeline = Pipeline(self.driver, [self.memory], options)
             undo.callback(self.pipeline.close)
             self._resources = undo.pop_all()
@@ -161,6 +165,29 @@ class Rig:
             self.run(slot)
             seconds.append(time.perf_counter() - started)
         return seconds
+
+    def sustained_times(self, slot: Slot, runs: int, warm_up: int = 3) -> list[float]:
+        """Seconds from the end of one batch to the end of the next, two being under way, as a worker has them under
+        load: the next one's first copy is behind this one's kernels. Raises SelfTestError if their codes differ."""
+        layout = slot.job.layout
+        with ExitStack() as undo:
+            second: Bytes = np.frombuffer(mmap.mmap(-1, layout.nbytes), np.uint8)
+            second[:] = self.memory[: layout.nbytes]
+            if not self.info.unified:
+                undo.callback(self.driver.register(second).close)
+            pipeline = undo.enter_context(closing(Pipeline(self.driver, [self.memory, second], self._options)))
+            turns = cycle((slot.job, msgspec.structs.replace(slot.job, slot=1)))
+            under_way = deque(pipeline.submit(self.instance, next(turns)) for _ in range(2))
+            ends = []
+            for _ in range(warm_up + runs):
+                pipeline.finish(under_way.popleft())
+                ends.append(time.perf_counter())
+                under_way.append(pipeline.submit(self.instance, next(turns)))
+            for submitted in under_way:
+                pipeline.finish(submitted)
+            if not np.array_equal(second[layout.codes :][: slot.items], slot.codes):
+                raise SelfTestError("two batches of the same items, one behind the other, have different codes")
+        return [after - before for before, after in pairwise(ends[warm_up - 1 :])]
 
     def compare(
         self, slot: Slot, settings: Sequence[WorkerOptions], runs: int, warm_up: int = 2
