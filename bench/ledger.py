@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import random
 import signal
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.progress import track
 
@@ -80,15 +82,16 @@ def make_dataset(folder: Path, made: SignatureSet, items: int) -> None:
 def _rows(made: SignatureSet, first: int, last: int) -> pa.Table:
     numbers = np.arange(first, last)
     places = numbers % made.items
-    names = pa.array([f"block {number // 1000}" for number in numbers])
+    block = pc.binary_join_element_wise("block", pc.cast(pa.array(numbers // 1000), pa.string()), " ")
+    transaction = pc.cast(pa.array(numbers % 1000), pa.string())
     fixed = {
         "input": made.digests,
         "signature": made.signatures,
         "key": made.keys,
     }
     columns = {
-        "block": names,
-        "transaction": pa.array([f"block {number // 1000} transaction {number % 1000}" for number in numbers]),
+        "block": block,
+        "transaction": pc.binary_join_element_wise(block, "transaction", transaction, " "),
         "call": pa.array(np.zeros(numbers.size, np.int16)),
     } | {name: _binary(values[places]) for name, values in fixed.items()}
     return pa.table(
@@ -118,15 +121,15 @@ def bare_times(made: SignatureSet, device: str, runs: int = 3) -> tuple[DeviceIn
 
 
 def verify(
-    folder: Path, report: Path, device: str, on_step: Callable[[subprocess.Popen[bytes]], None]
+    folder: Path, report: Path, device: str, on_step: Callable[[subprocess.Popen[bytes]], None], step_s: float = 0.5
 ) -> tuple[int, float]:
-    """One run of the command: its exit status and seconds. `on_step` is called twice a second."""
+    """One run of the command: its exit status and seconds. `on_step` is called every `step_s` seconds."""
     command = [sys.executable, "-m", "verifier", "ledger", "verify", str(folder)]
     begun = time.monotonic()
     process = subprocess.Popen([*command, "--device", device, "--report", str(report)], start_new_session=True)
     while process.poll() is None:
         on_step(process)
-        time.sleep(0.5)
+        time.sleep(step_s)
     return process.returncode, time.monotonic() - begun
 
 
@@ -143,6 +146,14 @@ def lines(report: Path) -> int:
     """Row groups that are done."""
     path = report / "checkpoint.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def steady_rate(progress: list[tuple[float, int]], items: int) -> float:
+    """Items a second from the first row groups that were written down until the last: without start and report."""
+    first = next((at, count) for at, count in progress if count)
+    groups = -(-items // GROUP_ROWS)
+    last = next(((at, count) for at, count in progress if count == groups), (math.inf, 0))
+    return (last[1] - first[1]) * GROUP_ROWS / max(last[0] - first[0], 1e-9)
 
 
 def interrupted(options: argparse.Namespace, dataset: Path, report: Path, groups: int) -> None:
@@ -176,20 +187,25 @@ def main() -> None:
     dataset, report = options.folder / f"{options.algorithm}-{options.items}", options.folder / "report"
     make_dataset(dataset, made, options.items)
     memory: list[tuple[float, int]] = []
+    progress: list[tuple[float, int]] = []
 
     def watch(process: subprocess.Popen[bytes]) -> None:
-        memory.append((time.monotonic(), tree_bytes(process.pid)))
+        now = time.monotonic()
+        progress.append((now, lines(report)))
+        if not memory or now - memory[-1][0] > 0.5:
+            memory.append((now, tree_bytes(process.pid)))
 
     (report / "checkpoint.jsonl").unlink(missing_ok=True)
     device, batch, before = bare_times(made, options.device)
-    status, seconds = verify(dataset, report, options.device, watch)
+    status, seconds = verify(dataset, report, options.device, watch, step_s=0.01)
     _, _, after = bare_times(made, options.device)
     bare = batch / statistics.median(before + after)
-    rate = options.items / seconds
+    rate, steady = options.items / seconds, steady_rate(progress, options.items)
     tail = [value for at, value in memory if at - memory[0][0] > seconds / 4]
     print(
-        f"exit status {status}; {rate:,.0f} items/s with start, reading, digests and report; the driver alone "
-        f"{bare:,.0f}: {rate / bare:.0%}; memory {min(tail) >> 20} to {max(tail) >> 20} MiB after the first quarter"
+        f"exit status {status}; {rate:,.0f} items/s with start, reading, digests, report ({rate / bare:.0%} of the "
+        f"driver alone, {bare:,.0f}), {steady:,.0f} from the first row group to the last ({steady / bare:.0%}); "
+        f"memory {min(tail) >> 20} to {max(tail) >> 20} MiB after the first quarter"
     )
     case = "ledger-verify-" + options.algorithm.lower().replace("_", "-")
     append_records(
@@ -203,7 +219,11 @@ def main() -> None:
                 options.items,
                 includes=("start", "file digest", "Parquet", "parsing", "report"),
                 limit=("the driver alone", bare),
-                settings={"memory_least_bytes": min(tail), "memory_most_bytes": max(tail)},
+                settings={
+                    "steady_items_per_s": round(steady),
+                    "memory_least_bytes": min(tail),
+                    "memory_most_bytes": max(tail),
+                },
             )
         ],
     )

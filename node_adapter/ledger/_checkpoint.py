@@ -69,12 +69,13 @@ class Checkpoint:
             return None
         return outcome
 
-    def add(self, outcome: Outcome) -> None:
-        """Writes an outcome down. One that is not decided is not: the next run asks again."""
-        if not outcome.decided:
+    def add(self, *outcomes: Outcome) -> None:
+        """Writes outcomes down. Those that are not decided are not: the next run asks again."""
+        decided = [outcome for outcome in outcomes if outcome.decided]
+        if not decided:
             return
-        self._done[outcome.digest, outcome.row_group] = outcome
-        self._file.write(outcome.as_line() + "\n")
+        self._done |= {(outcome.digest, outcome.row_group): outcome for outcome in decided}
+        self._file.write("".join(outcome.as_line() + "\n" for outcome in decided))
         self._file.flush()
         os.fsync(self._file.fileno())
 

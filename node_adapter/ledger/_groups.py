@@ -111,11 +111,11 @@ def _column(name: str, values: Any, width: int | None) -> Column:
     if array.null_count:
         raise LedgerError(f"column {name}", f"{array.null_count} nulls where the call needs a value")
     _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-    if width and (np.diff(ends) == width).all():
+    if width and ends[-1] - ends[0] == width * len(array) and (ends[1:] - ends[:-1] == width).all():
         return Column(content[ends[0] : ends[-1]], len(array), width)
-    return Column(content, len(array), 0, ends)
+    return Column(content, len(array), 0, ends.astype(np.int64))
 
 
 def _compare_signers(codes: npt.NDArray[np.uint8], addresses: npt.NDArray[np.uint8], signers: Any) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,8 @@ from node_adapter.ledger._schema import broken_off
 
 __all__ = ["Group", "Options", "Plan", "plan_dataset", "verify_dataset"]
 
+_READ_BYTES = 1 << 30  # of row groups that are in memory at the same time, where there are more than a few
+
 Stamp = tuple[int, int]  # bytes, and nanoseconds of the last change
 
 
@@ -35,8 +38,12 @@ class Group:
     digest: str
     row_group: int
     rows: int
+    nbytes: int  # of its columns in memory
     calls: tuple[Call, ...]
     stamp: Stamp  # of the file when its digest was taken
+
+
+_Done = list[tuple[Group, Outcome]]  # what ended meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +106,14 @@ def _plan_file(dataset: Path, path: Path) -> tuple[list[Group], list[Outcome]]:
         digest = file_digest(path)
         file, calls = open_ledger(path)
         with file:
-            sizes = [file.metadata.row_group(place).num_rows for place in range(file.num_row_groups)]
+            parts = [file.metadata.row_group(place) for place in range(file.num_row_groups)]
+            sizes = [(part.num_rows, part.total_byte_size) for part in parts]
             broken = broken_off(file.metadata.metadata or {})
     except (OSError, pa.ArrowException, LedgerError) as error:
         return [], [Outcome(name, digest, -1, error=first_line(error))]
     problem = f"its source broke off, and what follows is missing: {broken}"
     return (
-        [Group(path, name, digest, place, rows, tuple(calls), stamp) for place, rows in enumerate(sizes)],
+        [Group(path, name, digest, place, *size, tuple(calls), stamp) for place, size in enumerate(sizes)],
         [Outcome(name, digest, -1, error=problem)] if broken else [],
     )
 
@@ -137,34 +145,50 @@ def verify_dataset(
         else:
             left.append(group)
     run = _on_cluster if options.ray else _here
-    for group, outcome in run(left, sorted(plugins), options) if left else ():
-        outcome = _of_the_digest(group, outcome)
-        checkpoint.add(outcome)
-        found[group.name, group.row_group] = outcome
-        on_outcome(group, outcome)
+    for done in run(left, sorted(plugins), options) if left else ():
+        done = [(group, _of_the_digest(group, outcome)) for group, outcome in done]
+        checkpoint.add(*(outcome for _, outcome in done))
+        for group, outcome in done:
+            found[group.name, group.row_group] = outcome
+            on_outcome(group, outcome)
     return [found[key] for key in sorted(found)]
 
 
-def _here(groups: Sequence[Group], plugins: Sequence[str], options: Options) -> Iterator[tuple[Group, Outcome]]:
+def _here(groups: Sequence[Group], plugins: Sequence[str], options: Options) -> Iterator[_Done]:
+    done: queue.SimpleQueue[tuple[Group, Future[Outcome]]] = queue.SimpleQueue()
     with ExitStack() as resources:
         engine = resources.enter_context(Engine(options.devices, plugins))
-        pool = resources.enter_context(ThreadPoolExecutor(AT_ONCE * len(engine.devices), "ledger"))
+        pool = resources.enter_context(ThreadPoolExecutor(_at_once(groups, engine.devices), "ledger"))
         resources.callback(pool.shutdown, wait=False, cancel_futures=True)
-        waiting = {
-            pool.submit(verify_group, engine, group.path, group.name, group.digest, group.row_group): group
-            for group in groups
-        }
-        for future in as_completed(waiting):
-            yield waiting.pop(future), future.result()
+        for group in groups:
+            future = pool.submit(verify_group, engine, group.path, group.name, group.digest, group.row_group)
+            future.add_done_callback(lambda future, group=group: done.put((group, future)))  # type: ignore[misc]
+        left = len(groups)
+        while left:
+            ended = [done.get()]
+            while not done.empty():  # what came while the last ones were written down is so together
+                ended.append(done.get())
+            left -= len(ended)
+            yield [(group, future.result()) for group, future in ended]
 
 
-def _on_cluster(groups: Sequence[Group], plugins: Sequence[str], options: Options) -> Iterator[tuple[Group, Outcome]]:
+def _at_once(groups: Sequence[Group], devices: Sequence[str]) -> int:
+    """How many row groups are read, verified and written down at the same time: a few for each device, and where a
+    GPU has the verification as many as there are cores to read for it, and memory."""
+    few = AT_ONCE * len(devices)
+    if not any(device.startswith("cuda") for device in devices):
+        return few
+    largest = max(group.nbytes for group in groups)
+    return max(few, min(len(os.sched_getaffinity(0)), _READ_BYTES // max(largest, 1)))
+
+
+def _on_cluster(groups: Sequence[Group], plugins: Sequence[str], options: Options) -> Iterator[_Done]:
     # Ray is an extra, and heavy.
     from node_adapter.ledger._cluster import verify_on_cluster
 
     by_place = {(group.name, group.row_group): group for group in groups}
     for outcome in verify_on_cluster(groups, plugins, options):
-        yield by_place[outcome.path, outcome.row_group], outcome
+        yield [(by_place[outcome.path, outcome.row_group], outcome)]
 
 
 def _of_the_digest(group: Group, outcome: Outcome) -> Outcome:

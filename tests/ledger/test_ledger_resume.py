@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,8 +19,10 @@ from _records import expected, sm2_blocks
 from node_adapter.ledger import (
     Checkpoint,
     Failure,
+    Group,
     Options,
     Outcome,
+    _verify,
     export,
     plan_dataset,
     verify_dataset,
@@ -30,6 +33,30 @@ OUTCOME = Outcome(
     "a.parquet", "d" * 64, 0, {"sm2": "e" * 64}, {"VALID": 3, "INVALID": 1}, (Failure(2, "INVALID", "b", "t", ""),)
 )
 PLUGINS = {"sm2": "e" * 64, "ecdsa": "f" * 64}
+
+
+def test_outcomes_are_written_down_together(tmp_path):
+    open_one = replace(OUTCOME, row_group=1, counts={"VALID": 1, "UNDECIDED": 1})
+    third = replace(OUTCOME, row_group=2)
+    with Checkpoint(tmp_path / "c") as done:
+        done.add(OUTCOME, open_one, third)
+        done.add(open_one)
+    with Checkpoint(tmp_path / "c") as done:
+        found = [done.find(OUTCOME.digest, place, OUTCOME.plugins) for place in range(3)]
+    assert found == [OUTCOME, None, third]
+
+
+def test_a_gpu_has_as_many_readers_as_there_are_cores_and_memory(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+
+    def at_once(nbytes, *devices):
+        group = Group(Path("a"), "a", "", 0, 1, nbytes, (), (0, 0))
+        return _verify._at_once([group, replace(group, nbytes=1)], devices)
+
+    assert at_once(1 << 20, "cpu") == 4
+    assert at_once(1 << 20, "cuda:0", "cuda:1") == 16
+    assert at_once(100 << 20, "cuda:0") == 10
+    assert at_once(1 << 30, "cuda:0", "cpu") == 8
 
 
 def test_an_outcome_survives_its_line():
