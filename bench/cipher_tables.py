@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -197,14 +198,18 @@ def main() -> None:
         *[device.id for device in list_devices() if device.id.startswith("cuda")][:1],
     ]
     found: list[Figure] = []
+    kept = arguments.output.open("a", encoding="utf-8") if arguments.output else None
     for table in arguments.table or PUBLISHED:
         for device in devices:
-            found += measure(table, device, arguments.runs, lambda line: print(line, file=sys.stderr, flush=True))
+            for figure in measure(
+                table, device, arguments.runs, lambda line: print(line, file=sys.stderr, flush=True)
+            ):
+                found.append(figure)
+                if kept:  # as they come: a run that is cut off has measured something
+                    print(json.dumps(asdict(figure)), file=kept, flush=True)
         print(markdown(table, [f for f in found if f.table == table]), flush=True)
-    if arguments.output:
-        with arguments.output.open("a", encoding="utf-8") as file:
-            for figure in found:
-                file.write(json.dumps(asdict(figure)) + "\n")
+    if kept:
+        kept.close()
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ from verifier.workers._stages import MEASURE_EVERY
 
 __all__ = ["Rig", "Slot", "columns_of"]
 
+_IN_A_ROW = 4  # batches whose mean is one of `sustained_times`
+
 
 def columns_of(signatures: SignatureSet) -> dict[str, Column]:
     """The columns of a set: DIGEST input, RAW_RS signatures, RAW_XY keys."""
@@ -168,7 +170,8 @@ class Rig:
 
     def sustained_times(self, slot: Slot, runs: int, warm_up: int = 3) -> list[float]:
         """Seconds from the end of one batch to the end of the next, two being under way, as a worker has them under
-        load: the next one's first copy is behind this one's kernels. Raises SelfTestError if their codes differ."""
+        load: the next one's first copy is behind this one's kernels. Each is the mean of several in a row, since what
+        the host is late with one it is early with the next. Raises SelfTestError if their codes differ."""
         layout = slot.job.layout
         with ExitStack() as undo:
             second: Bytes = np.frombuffer(mmap.mmap(-1, layout.nbytes), np.uint8)
@@ -179,7 +182,7 @@ class Rig:
             turns = cycle((slot.job, msgspec.structs.replace(slot.job, slot=1)))
             under_way = deque(pipeline.submit(self.instance, next(turns)) for _ in range(2))
             ends = []
-            for _ in range(warm_up + runs):
+            for _ in range(warm_up + _IN_A_ROW * runs):
                 pipeline.finish(under_way.popleft())
                 ends.append(time.perf_counter())
                 under_way.append(pipeline.submit(self.instance, next(turns)))
@@ -187,7 +190,7 @@ class Rig:
                 pipeline.finish(submitted)
             if not np.array_equal(second[layout.codes :][: slot.items], slot.codes):
                 raise SelfTestError("two batches of the same items, one behind the other, have different codes")
-        return [after - before for before, after in pairwise(ends[warm_up - 1 :])]
+        return [(after - before) / _IN_A_ROW for before, after in pairwise(ends[warm_up - 1 :: _IN_A_ROW])]
 
     def compare(
         self, slot: Slot, settings: Sequence[WorkerOptions], runs: int, warm_up: int = 2
