@@ -201,9 +201,7 @@ def main() -> None:
     kept = arguments.output.open("a", encoding="utf-8") if arguments.output else None
     for table in arguments.table or PUBLISHED:
         for device in devices:
-            for figure in measure(
-                table, device, arguments.runs, lambda line: print(line, file=sys.stderr, flush=True)
-            ):
+            for figure in measure(table, device, arguments.runs, partial(print, file=sys.stderr, flush=True)):
                 found.append(figure)
                 if kept:  # as they come: a run that is cut off has measured something
                     print(json.dumps(asdict(figure)), file=kept, flush=True)
