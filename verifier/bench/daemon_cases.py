@@ -42,6 +42,8 @@ KEYS, KEYS_CPU = 1000, 64  # that are registered
 KEY_FAULTS = frozenset({"negated key", "key off the curve", "x not below p"})  # a registered set has other keys
 ALGORITHM, CASE = "SM2", "sm2-verify"
 
+Answer = tuple[np.ndarray[Any, np.dtype[np.uint8]], int]  # the bitmap of valid items, and nanoseconds on the device
+
 
 @contextmanager
 def running_daemon(devices: list[str]) -> Iterator[Daemon]:
@@ -66,12 +68,11 @@ def daemon_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], run
         columns = columns_of(made)
         batch = Batch(resolved.key({}), items, tuple(columns[name] for name in resolved.operation.inputs))
 
-        def once(batch: Batch = batch, made: SignatureSet = made) -> int:
+        def once(batch: Batch = batch) -> Answer:
             result = daemon.core.scheduler.submit(batch, caller="bench").result()
-            _check_bits(result.valid, made)
-            return result.timings.device_ns
+            return result.valid, result.timings.device_ns
 
-        yield _latency(CASE, once, info, items, runs, "daemon", ())
+        yield _latency(CASE, once, made, info, runs, "daemon", ())
     yield _enrolled(daemon, info, sizes[-1], runs)
 
 
@@ -102,13 +103,12 @@ def _enrolled(daemon: Daemon, info: DeviceInfo, items: int, runs: int) -> Record
         np.empty(0, np.uint32),
     )
 
-    def once() -> int:
+    def once() -> Answer:
         result = daemon.core.named.submit(batch, caller="bench").result()
-        _check_bits(result.valid, made)
-        return result.timings.device_ns
+        return result.valid, result.timings.device_ns
 
     before = tables.stats()[ALGORITHM].hits
-    record = _latency(f"{CASE}-enrolled", once, info, items, runs, "daemon", (), {"enrolled_keys": len(rows)})
+    record = _latency(f"{CASE}-enrolled", once, made, info, runs, "daemon", (), {"enrolled_keys": len(rows)})
     if tables.stats()[ALGORITHM].hits == before:
         raise SelfTestError(f"{CASE}-enrolled: the daemon did not go by its tables")
     tables.release(keys)
@@ -123,12 +123,11 @@ def e2e_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], batch:
             made = make_signatures(ALGORITHM, items, fault_share=0.01)
             request = _request(made)
 
-            def once(request: Any = request, made: SignatureSet = made) -> int:
+            def once(request: Any = request) -> Answer:
                 answer = stub.Verify(request)
-                _check_bits(np.frombuffer(answer.valid, np.uint8), made)
-                return int(answer.timings.device_ns)
+                return np.frombuffer(answer.valid, np.uint8), int(answer.timings.device_ns)
 
-            yield _latency(CASE, once, info, items, runs, "grpc", ("gRPC",))
+            yield _latency(CASE, once, made, info, runs, "grpc", ("gRPC",))
         made = make_signatures(ALGORITHM, min(batch, 1 << 16), fault_share=0.01).tiled(batch)
         request = _request(made)
         seconds = []
@@ -161,28 +160,31 @@ def e2e_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], batch:
 
 def _latency(
     case: str,
-    once: Callable[[], int],
+    once: Callable[[], Answer],
+    made: SignatureSet,
     info: DeviceInfo,
-    items: int,
     runs: int,
     where: str,
     more: tuple[str, ...],
     settings: dict[str, str | int | float] | None = None,
 ) -> Record:
-    """`once` runs a batch and returns its nanoseconds on the device; records have their median and the rest's."""
-    for _ in range(2):
-        once()
+    """`once` runs the batch; records have the median of its seconds on the device and of the rest, too."""
     seconds, on_device = [], []
-    for _ in range(runs):
+    for run in range(runs // 4 + runs):  # a daemon that has served nothing yet is slower
         started = time.perf_counter()
-        device_ns = once()
-        seconds.append(time.perf_counter() - started)
-        on_device.append(device_ns / 1e9)
+        valid, device_ns = once()
+        took = time.perf_counter() - started
+        _check_bits(valid, made)
+        if run >= runs // 4:
+            seconds.append(took)
+            on_device.append(device_ns / 1e9)
     beside = statistics.median(whole - part for whole, part in zip(seconds, on_device, strict=True))
     settings = {**(settings or {}), "device_s": statistics.median(on_device), "beside_s": beside}
-    name = f"{case}-{items}-latency-{where}{_suffix(info)}"
+    name = f"{case}-{made.items}-latency-{where}{_suffix(info)}"
     includes = (*_path(info), *more)
-    return Record.of_times(name, info, items, seconds, items, unit="s", includes=includes, settings=settings)
+    return Record.of_times(
+        name, info, made.items, seconds, made.items, unit="s", includes=includes, settings=settings
+    )
 
 
 def _request(made: SignatureSet) -> Any:

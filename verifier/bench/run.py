@@ -169,7 +169,7 @@ class Run:
 
         plan = self.plan
         sizes = (1, 256) if plan.quick and plan.on_cpu else (1, 8192)
-        runs = 20 if plan.quick else 100
+        runs = 20 if plan.quick else 400
         devices = [plan.device] if plan.on_cpu else [plan.device, "cpu"]  # the router has a choice
         with running_daemon(devices) as daemon:
             if "daemon" in plan.suites:

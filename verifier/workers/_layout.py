@@ -6,6 +6,7 @@ A slot holds the columns, the constant, then the results: codes, outputs, and th
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +62,19 @@ def bound(items: int, nbytes: int, output_bytes: int = 0) -> int:
 
 def lay_out(parts: Sequence[Batch], constant_bytes: int, output_bytes: tuple[int, ...]) -> Layout:
     """Places `parts`, one behind the other, in a slot."""
-    items = sum(part.items for part in parts)
+    columns = []
+    for those in zip(*[part.inputs for part in parts], strict=True):
+        stride = those[0].stride
+        fixed = all(column.offsets is None and column.stride == stride for column in those)
+        columns.append((sum(column.data.size for column in those), stride if fixed else -1))
+    return _lay_out(sum(part.items for part in parts), tuple(columns), constant_bytes, output_bytes)
+
+
+@lru_cache(256)  # callers' batches have few shapes, and come one after the other
+def _lay_out(
+    items: int, columns: tuple[tuple[int, int], ...], constant_bytes: int, output_bytes: tuple[int, ...]
+) -> Layout:
+    """Columns are their bytes and their width, -1 where there are offsets."""
     end = 0
 
     def take(nbytes: int) -> int:
@@ -70,13 +83,9 @@ def lay_out(parts: Sequence[Batch], constant_bytes: int, output_bytes: tuple[int
         return begin
 
     inputs = []
-    for columns in zip(*[part.inputs for part in parts], strict=True):
-        nbytes, stride, fixed = 0, columns[0].stride, True
-        for column in columns:
-            nbytes += column.data.size
-            fixed = fixed and column.offsets is None and column.stride == stride
-        offsets = -1 if fixed else take(4 * (items + 1))
-        inputs.append(Place(take(nbytes), nbytes, stride if fixed else 0, offsets))
+    for nbytes, stride in columns:
+        offsets = -1 if stride >= 0 else take(4 * (items + 1))
+        inputs.append(Place(take(nbytes), nbytes, max(stride, 0), offsets))
     constant = take(constant_bytes)
     codes = take(items)
     outputs = tuple(take(items * width) for width in output_bytes)
