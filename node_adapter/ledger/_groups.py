@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from verifier.errors import VerifierError
 from verifier.model import BatchResult, Code, bits_of
 
 __all__ = ["open_ledger", "verify_group"]
+
+_Rows = npt.NDArray[np.intp] | slice  # of a row group
 
 _VERIFIED = ["call", "input", "signature", "key", "signer", "check", "check_signature", "check_key", "why"]
 
@@ -73,34 +75,46 @@ def _used(column: Any, calls: int) -> list[int]:
 def _codes(engine: Engine, table: Any, calls: Sequence[Call]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
     """A code for every row, and which rows stand for a signature: of those of a check, each signature's first."""
     codes = np.zeros(table.num_rows, np.uint8)
-    places = np.asarray(pc.fill_null(table["call"], -1))
-    addresses = np.zeros((table.num_rows, ADDRESS_BYTES), np.uint8)
+    signers = table["signer"]
+    addresses = None if signers.null_count == len(signers) else np.zeros((table.num_rows, ADDRESS_BYTES), np.uint8)
     waiting = []
-    for place in np.unique(places[places >= 0]):
-        rows = np.flatnonzero(places == place)
-        part = table if rows.size == table.num_rows else table.take(pa.array(rows))
+    for place, rows in _by_call(table["call"]):
+        part = table if isinstance(rows, slice) else table.take(pa.array(rows))
         waiting += _submit(engine, calls[place], part, rows)
     for rows, future in waiting:
         result = future.result()
         # What stages left as RETRY is no verdict either.
         codes[rows] = np.where(bits_of(result.decided, result.items), result.codes, np.uint8(Code.UNDECIDED))
-        if len(result.outputs) > 1:
+        if addresses is not None and len(result.outputs) > 1:
             addresses[rows] = result.outputs[1][:, :ADDRESS_BYTES]
-    _compare_signers(codes, addresses, table["signer"])
+    if addresses is not None:
+        _compare_signers(codes, addresses, signers)
     return codes, _settle_checks(codes, table, calls)
 
 
-def _submit(
-    engine: Engine, call: Call, part: Any, rows: npt.NDArray[np.intp]
-) -> list[tuple[npt.NDArray[np.intp], Future[BatchResult]]]:
+def _by_call(column: Any) -> Iterator[tuple[int, _Rows]]:
+    """Each call of a row group, and its rows: a slice where they are all of them, as they mostly are."""
+    ends = pc.min_max(column).as_py()
+    if not column.null_count and ends["min"] == ends["max"]:
+        if ends["min"] is not None:
+            yield ends["min"], slice(0, len(column))
+        return
+    places = np.asarray(pc.fill_null(column, -1))
+    for place in np.unique(places[places >= 0]):
+        yield int(place), np.flatnonzero(places == place)
+
+
+def _submit(engine: Engine, call: Call, part: Any, rows: _Rows) -> list[tuple[_Rows, Future[BatchResult]]]:
     names = ["input", "signature", *(["key"] if call.has_keys else [])]
     columns = {name: _column(name, part[name], call.scheme.width(name)) for name in names}
-    total = sum(column.data.size for column in columns.values())
-    step = min(MAX_ITEMS, max(1, int(rows.size * MAX_BYTES / max(total, 1))))
-    return [
-        (rows[start : start + step], engine.submit(call, columns, start, min(start + step, rows.size)))
-        for start in range(0, rows.size, step)
-    ]
+    items, total = part.num_rows, sum(column.data.size for column in columns.values())
+    step = min(MAX_ITEMS, max(1, int(items * MAX_BYTES / max(total, 1))))
+    parts = []
+    for start in range(0, items, step):
+        stop = min(start + step, items)
+        some = slice(start, stop) if isinstance(rows, slice) else rows[start:stop]
+        parts.append((some, engine.submit(call, columns, start, stop)))
+    return parts
 
 
 def _column(name: str, values: Any, width: int | None) -> Column:
@@ -120,8 +134,6 @@ def _column(name: str, values: Any, width: int | None) -> Column:
 
 def _compare_signers(codes: npt.NDArray[np.uint8], addresses: npt.NDArray[np.uint8], signers: Any) -> None:
     """A recovered key is invalid where the row names another signer."""
-    if signers.null_count == len(signers):
-        return
     named = np.flatnonzero(np.asarray(pc.is_valid(signers)))
     wanted = signers.take(pa.array(named)).combine_chunks()
     lengths = pc.min_max(pc.binary_length(wanted)).as_py()
