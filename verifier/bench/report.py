@@ -21,7 +21,8 @@ SWEEPS = (
 )  # keys of Record.settings that make a point of a sweep
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
-_FRONT_END = ("transport-", "shm-", "grpc-", "request-")  # rates of so many processes: docs/front-end.md
+# Rates of so many processes, of a chain, and with a program's start: they have tables of their own in docs/.
+_ELSEWHERE = ("transport-", "shm-", "grpc-", "request-", "chain-", "ledger-")
 
 
 def amount(value: float, unit: str) -> str:
@@ -85,7 +86,7 @@ def _largest(records: Iterable[Record]) -> list[Record]:
 def _left_out(case: str) -> bool:
     """Records that a short table has no room for."""
     enrolled = "-enrolled" in case and (case.endswith(("-keys", "-kernel")) or "-largest-8192" in case)
-    return enrolled or "-1-latency" in case or case.startswith(("limit-", "swap/", *_FRONT_END))
+    return enrolled or "-1-latency" in case or case.startswith(("limit-", "swap/", *_ELSEWHERE))
 
 
 def _of_limit(record: Record) -> str:
