@@ -39,7 +39,7 @@ def compilers_are_looked_for_anew(monkeypatch):
 def counting_compiler(folder: Path) -> tuple[str, Path]:
     """A command that runs the machine's compiler and writes a line for every run; and where the lines are."""
     real, count = find_compiler(), folder / "count"
-    script = folder / "c++"
+    script = folder / ("zig" if real.family == "zig" else "c++")  # which is told by its name alone
     script.write_text(f'#!/bin/sh\necho "$@" >> {count}\nexec {" ".join(real.command)} "$@"\n')
     script.chmod(0o755)
     return str(script), count
@@ -185,8 +185,8 @@ def test_the_order_of_compilers(tmp_path, monkeypatch):
 
 def test_the_operators_options_come_last_and_count(parity_files, image_cache, monkeypatch):
     plain = build_image(parity_files, "parity.cu", host_target(), {"GROUP": 1}, cache=image_cache)
-    monkeypatch.setenv("CXXFLAGS", "-O1 -DMORE=3")
-    assert compiler_id(host_target()).endswith(" -O1 -DMORE=3")
+    monkeypatch.setenv("CXXFLAGS", "-O1 -DVALID_PARITY=1")
+    assert compiler_id(host_target()).endswith(" -O1 -DVALID_PARITY=1")
     assert build_image(parity_files, "parity.cu", host_target(), {"GROUP": 1}, cache=image_cache) != plain
     monkeypatch.setenv("CXXFLAGS", "--no-such-option")
     with pytest.raises(BuildError, match="no-such-option"):
@@ -196,6 +196,8 @@ def test_the_operators_options_come_last_and_count(parity_files, image_cache, mo
 def test_a_compiler_that_does_not_run_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ziglang" else find_spec(name))
     script(tmp_path / "clang++", "exit 1")
     script(tmp_path / "g++", "echo g++ 99.2")
     assert find_compiler().version == "g++ 99.2"
