@@ -50,8 +50,10 @@ CIPHERS = (
     Cipher("cipher-sm4-ctr", "sm4", "SM4", "ctr", 16, 16),
     Cipher("cipher-sm4-gcm", "sm4", "SM4", "gcm_encrypt", 16, 16),
     Cipher("cipher-aria-128-ctr", "aria", "ARIA", "ctr", 16, 16),
+    Cipher("cipher-aria-128-gcm", "aria", "ARIA", "gcm_encrypt", 16, 16),
     Cipher("cipher-kuznyechik-ecb", "kuznyechik", "KUZNYECHIK", "ecb_encrypt", 32, 16),
     Cipher("cipher-kuznyechik-ctr", "kuznyechik", "KUZNYECHIK", "ctr", 32, 16),
+    Cipher("cipher-kuznyechik-gcm", "kuznyechik", "KUZNYECHIK", "gcm_encrypt", 32, 16),
 )
 
 _INVERSE = {"ecb_encrypt": "ecb_decrypt", "ctr": "ctr", "gcm_encrypt": "gcm_decrypt"}
