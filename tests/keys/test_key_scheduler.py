@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -168,6 +170,29 @@ def test_whoever_waits_attends_to_the_batch_by_slots(bench, monkeypatch):
     monkeypatch.setattr(bench.inner, "submit", attended)
     assert bench.submit([0] * ITEMS).result().codes.tolist() == [VALID] * ITEMS
     assert (bench.released, bench.held) == (1, False)
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["by tables", "in pieces, one of them twice"])
+def test_an_answered_batch_is_let_go_of_without_the_collector(bench, missing):
+    bench.enroll(*range(3 if missing else 4))
+    gc.collect()
+    gc.disable()
+    try:
+        future = bench.submit([0, 1, 2, 3, 0, 1])
+        column = weakref.ref(bench.inner.batches[0].inputs[1].data)
+        if missing:
+            bench.inner.answer(0, *[VALID] * 4, KEY_INDEX)
+            bench.inner.answer(1, VALID)
+        bench.inner.answer(-1, *[VALID] * (1 if missing else ITEMS))
+        assert codes(future) == [VALID] * ITEMS
+        for those in (bench.inner.batches, bench.inner.futures, bench.inner.released):
+            those.clear()
+        result = weakref.ref(future.result(0).codes)
+        del future
+        assert column() is None
+        assert result() is None
+    finally:
+        gc.enable()
 
 
 def test_a_plugin_without_tables_came_meanwhile(bench):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 
 import numpy as np
 
@@ -49,7 +51,9 @@ class Pieces:
         self._open = 0
         self._readers = 0  # pieces whose columns a device may still read
         self._error: BaseException | None = None
-        self.future.add_done_callback(self._cancelled)
+        # Weak, as its pieces' callbacks hold it as long as it is needed: in a cycle the columns and results of every
+        # batch would stay until the collector comes, and that would come often.
+        self.future.add_done_callback(partial(_cancelled, weakref.ref(self)))
 
     def run(self, *pieces: tuple[Positions | None, Batch, bool]) -> Future[BatchResult]:
         """Submits pieces, each (positions, batch, whether it goes by tables)."""
@@ -119,6 +123,7 @@ class Pieces:
             if self._open:
                 return
             read = not self._readers
+            self._inner.clear()
         if read:
             self._released()
         if not self.future.set_running_or_notify_cancel():
@@ -137,9 +142,15 @@ class Pieces:
         if last:
             self._released()
 
-    def _cancelled(self, future: Future[BatchResult]) -> None:
-        if future.cancelled():
-            with self._lock:
-                inner = list(self._inner)
-            for piece in inner:
-                piece.cancel()
+    def cancel(self) -> None:
+        """Cancels every piece."""
+        with self._lock:
+            inner = list(self._inner)
+        for piece in inner:
+            piece.cancel()
+
+
+def _cancelled(reference: weakref.ref[Pieces], future: Future[BatchResult]) -> None:
+    pieces = reference()
+    if pieces is not None and future.cancelled():
+        pieces.cancel()
