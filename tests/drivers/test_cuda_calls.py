@@ -167,6 +167,27 @@ def test_an_event_that_is_not_reached_says_so_and_one_behind_an_error_is_reached
         assert done.stdout.split("\n")[0] == told
 
 
+def test_events_are_used_again_and_destroyed_with_the_device(stub, tmp_path):
+    program = """
+        from verifier.drivers import open_driver
+        driver = open_driver("cuda:0")
+        stream, other = driver.stream(), driver.stream()
+        first, second = stream.record(), stream.record()
+        handles = {int(first.handle), int(second.handle)}
+        first.close()
+        second.close()
+        first.close()  # idempotent: no two may share one
+        events = [other.record(), other.record(), other.record()]
+        new = {int(event.handle) for event in events}
+        print(len(new), handles < new, events[1].elapsed_ns(events[0]) >= 0)
+        for child in (*events, other, stream, driver):
+            child.close()
+        print(len(driver.events))
+    """
+    done = run(stub, tmp_path, program)
+    assert done.stdout.split("\n")[:2] == ["3 True True", "0"]
+
+
 def test_a_device_that_does_not_open_says_why(stub, tmp_path):
     program = """
         from verifier.drivers import open_driver

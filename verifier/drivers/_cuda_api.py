@@ -60,10 +60,9 @@ def driver_api() -> Any:
 
 def check(what: str, result: tuple[Any, ...]) -> Any:
     """What a call of the API gave: nothing, a value, or several. Raises BackendError, sticky where it must be."""
-    error, *values = result
-    if int(error) != 0:
-        raise error_of(what, error)
-    return values[0] if len(values) == 1 else tuple(values)
+    if int(result[0]) != 0:
+        raise error_of(what, result[0])
+    return result[1] if len(result) == 2 else result[1:]
 
 
 def error_of(what: str, error: Any) -> BackendError:

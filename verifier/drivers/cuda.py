@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from verifier.drivers._checks import Child, check_contiguous, check_digest, check_no_children, check_size
@@ -47,7 +49,8 @@ class CudaDriver:
         except BackendError as error:
             raise DeviceUnavailableError(f"cuda:{index} cannot be opened: {error}") from None
         events = self.api.CUevent_flags
-        self.event_flags = int(events.CU_EVENT_DEFAULT if spin else events.CU_EVENT_BLOCKING_SYNC)
+        self._event_flags = int(events.CU_EVENT_DEFAULT if spin else events.CU_EVENT_BLOCKING_SYNC)
+        self.events: deque[Any] = deque()  # that nobody uses, as many as were in use at one time
         self.attach()
 
     def attach(self) -> None:
@@ -154,8 +157,17 @@ class CudaDriver:
             return
         if self._lost is None:
             check_no_children(self._children.values())
+        while self.events:
+            self.release("close an event", partial(self.api.cuEventDestroy, self.events.pop()))
         self._context = None
         self.release("close the context", lambda: self.api.cuDevicePrimaryCtxRelease(self._device))
+
+    def event(self) -> Any:
+        """An event that nobody uses, which is to be recorded. Raises BackendError."""
+        try:
+            return self.events.pop()
+        except IndexError:
+            return self.check("event", self.api.cuEventCreate(self._event_flags))
 
     def use(self) -> None:
         """Before every call: the device is open, and its context current in this thread."""
