@@ -137,16 +137,32 @@ def test_memory_stays_flat_over_equal_batches(device_id, open_bench):
         assert len(set(free[WorkerOptions().streams :])) == 1
 
 
-@pytest.mark.parametrize("skipped", ["parity_sum", "parity_decide", "publish"])
-def test_a_stage_that_does_not_run_leaves_its_items_undecided(small_chunks, skipped):
+@pytest.mark.parametrize(
+    "skipped", [("parity_sum",), ("parity_decide",), ("publish",), ("parity_sum", "parity_decide")], ids="+".join
+)
+@pytest.mark.parametrize("items", [200, 40_000], ids=["small", "large"])
+@pytest.mark.parametrize("chunks", ["several chunks", "one chunk"])
+def test_a_stage_that_does_not_run_leaves_its_items_undecided(device_id, open_bench, skipped, chunks, items):
     """Neither the slot nor the device's memory may lend an earlier batch's verdicts."""
-    batch = fixed_batch(np.zeros((200, 2), np.uint8))
-    assert bits(small_chunks.run(VERIFY, batch)[0].valid, 200) == [True] * 200
-    operation = small_chunks.instance.operations[VERIFY]
-    operation.stages = [stage for stage in operation.stages if stage.name != skipped]
-    (result,) = small_chunks.run(VERIFY, batch)
-    assert not bits(result.decided, 200).count(True)
-    assert not bits(result.valid, 200).count(True)
+    size = items // 128 * 32
+    options = {"unified_chunk_items": 1 << 20}
+    if chunks == "several chunks":
+        options = {
+            "unified_chunk_items": size,
+            "chunk_most_bytes": 2 * size,
+            "chunk_rounds": 1,
+            "chunk_least_bytes": 0,
+        }
+    bench = open_bench(open_driver(device_id), **options)
+    batch = fixed_batch(np.zeros((items, 2), np.uint8))
+    assert bits(bench.run(VERIFY, batch)[0].valid, items) == [True] * items
+    operation = bench.instance.operations[VERIFY]
+    operation.stages = [stage for stage in operation.stages if stage.name not in skipped]
+    (result,) = bench.run(VERIFY, batch)
+    assert not bits(result.decided, items).count(True)
+    assert not bits(result.valid, items).count(True)
+    if "parity_sum" in skipped:
+        assert not result.codes.any()
 
 
 @pytest.mark.parametrize("call", ["copy_in", "fill", "launch parity_sum", "launch publish", "copy_out"])

@@ -67,10 +67,11 @@ class Bitmaps:
         decided = slot[layout.decided : layout.decided + nbytes]
         buffer = self._buffers[job.slot].buffer
         array = None if buffer is None else buffer.array
-        if array is not None:
-            valid[:] = array[:nbytes]
+        if array is None:
+            np.bitwise_and(valid, decided, out=valid)
+        else:
             decided[:] = array[nbytes : 2 * nbytes]
-        np.bitwise_and(valid, decided, out=valid)
+            np.bitwise_and(array[:nbytes], decided, out=valid)
 
     def close(self) -> None:
         """Frees the memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -16,8 +17,11 @@ from verifier.workers._layout import Layout
 
 __all__ = ["Chunk", "Copy", "copied_chunk", "in_place_chunk"]
 
-
 _NBYTES = attrgetter("nbytes")
+
+# So many codes come in behind the columns, as zeros that the host has written: a fill would be an order more for the
+# host, and cost the device more than copying them does.
+_COPIED_CODES = 32 << 10
 
 
 class Copy(NamedTuple):
@@ -36,12 +40,13 @@ class Chunk(NamedTuple):
     items: int
     nbytes: int
     inputs_bytes: int  # columns, and the constant where it lies here: in front of everything else
-    copies_in: list[Copy]
-    copies_out: list[Copy]
-    columns: list[tuple[int, int, int]]  # data (biased), offsets (-1: fixed width), stride
+    copies_in: Sequence[Copy]
+    copies_out: Sequence[Copy]
+    columns: Sequence[tuple[int, int, int]]  # data (biased), offsets (-1: fixed width), stride
     constant: int  # -1: not here, but once for all chunks; and so are the codes
     codes: int
-    outputs: list[int]
+    outputs: Sequence[int]
+    copies_codes: bool = False  # in, with the columns: not decided is what the slot has to say then
 
     def fill(self, batch: BatchStruct, base: int, layout: Layout) -> None:
         """Writes the chunk's addresses into `batch`, its memory being at `base`.
@@ -89,12 +94,7 @@ def copied_chunk(
     `columns_only`: constant and codes are not in it but somewhere else, once for all chunks.
     """
     if items == layout.items and not borrowed:
-        return in_place_chunk(layout, 0, items)._replace(
-            nbytes=layout.valid,
-            inputs_bytes=layout.codes,
-            copies_in=[Copy(0, layout.codes, 0)],
-            copies_out=[Copy(layout.codes, layout.valid - layout.codes, layout.codes)],
-        )
+        return _whole_slot(layout)
     end = 0
 
     def take(at: int, nbytes: int) -> Copy:
@@ -139,6 +139,18 @@ def copied_chunk(
         constant,
         codes,
         [output.device for output in outputs],
+    )
+
+
+@lru_cache(256)  # as layouts are
+def _whole_slot(layout: Layout) -> Chunk:
+    copies_codes = layout.items <= _COPIED_CODES
+    return in_place_chunk(layout, 0, layout.items)._replace(
+        nbytes=layout.valid,
+        inputs_bytes=layout.codes,
+        copies_codes=copies_codes,
+        copies_in=(Copy(0, layout.codes + layout.items * copies_codes, 0),),
+        copies_out=(Copy(layout.codes, layout.valid - layout.codes, layout.codes),),
     )
 
 

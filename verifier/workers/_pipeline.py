@@ -51,7 +51,7 @@ class Submitted:
     job: Job
     start: Event
     ends: list[Event]
-    sizes: list[int]
+    sizes: Sequence[int]
     marks: list[ChunkMarks] = field(default_factory=list)
     stages: StageTimes | None = None
 
@@ -191,7 +191,7 @@ class Pipeline:
         for memory in self._whole:
             memory.close()
 
-    def _sizes(self, operation: LoadedOperation, job: Job) -> list[int]:
+    def _sizes(self, operation: LoadedOperation, job: Job) -> Sequence[int]:
         items = job.layout.items
         if self._unified:
             size = self._options.unified_chunk_items // 32 * 32
@@ -246,13 +246,15 @@ class Pipeline:
         if work.copies is not None:
             work.copies.enter(stream)
         mark()
+        if chunk.copies_codes:
+            slot[job.layout.codes : job.layout.codes + items] = _UNDECIDED
         for copy in chunk.copies_in:
             source = self._regions.memory(copy.region) if copy.region else slot
             stream.copy_in(base + copy.device, source[copy.slot : copy.slot + copy.nbytes])
         if work.copies is not None:
             work.copies.leave(stream)
         mark()
-        if work.whole is None:
+        if work.whole is None and not chunk.copies_codes:
             stream.fill(batch.codes, _UNDECIDED, items)
         self._bitmaps.begin_chunk(stream, batch.decided, items)
         for stage in operation.stages:

@@ -19,6 +19,8 @@ streams side by side, where results come the sooner the smaller the first chunks
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 __all__ = ["Bounds", "Ramp", "Work", "chunk_sizes", "is_both_ways", "usual_items"]
@@ -51,7 +53,8 @@ class Bounds(NamedTuple):
     ramp: Ramp
 
 
-def chunk_sizes(work: Work, bounds: Bounds, *, idle: bool) -> list[int]:
+@lru_cache(256)  # callers' batches have few shapes, and come one after the other
+def chunk_sizes(work: Work, bounds: Bounds, *, idle: bool) -> Sequence[int]:
     """Items of each chunk, in order; all but the last are multiples of 32. `idle`: the device has no other batch."""
     usual = usual_items(work, bounds)
     if is_both_ways(work, bounds):
