@@ -96,9 +96,10 @@ class Pieces:
         elif done.cancelled() or error is not None:
             self._keep(positions, BatchResult.undetermined(items), error)
         else:
-            self._keep(positions, done.result())
+            result = done.result()
+            self._keep(positions, result)
             if by_table:
-                self._run_again(positions, done.result())
+                self._run_again(positions, result)
 
     def _run_again(self, positions: Positions | None, result: BatchResult) -> None:
         refused = self._refused if positions is None else np.flatnonzero(np.isin(positions, self._refused))

@@ -26,7 +26,9 @@ class Borrowed(NamedTuple):
 
 def find_borrowed(layout: Layout, key: BatchKey, parts: Sequence[Batch]) -> tuple[Borrowed, ...]:
     """What of the parts' columns stays where it is, in rising order. Secret columns never do: slots are wiped."""
-    found = []
+    found: list[Borrowed] = []
+    if all(column.region is None for part in parts for column in part.inputs):
+        return ()
     for number, place in enumerate(layout.inputs):
         at = place.data
         for part in parts:
