@@ -96,10 +96,9 @@ class Pieces:
         elif done.cancelled() or error is not None:
             self._keep(positions, BatchResult.undetermined(items), error)
         else:
-            result = done.result()
-            self._keep(positions, result)
+            self._keep(positions, done.result())
             if by_table:
-                self._run_again(positions, result)
+                self._run_again(positions, done.result())
 
     def _run_again(self, positions: Positions | None, result: BatchResult) -> None:
         refused = self._refused if positions is None else np.flatnonzero(np.isin(positions, self._refused))

@@ -112,10 +112,8 @@ class Backlog:
         Raises CapacityError naming the bound; nothing is changed then.
         """
         plugin = work.batch.key.plugin
-        held = self.held.get(plugin)
-        if held is None:
-            held = self.held[plugin] = Held()
-        caller = self._callers.get((plugin, work.caller)) or Held()
+        held = self.held.setdefault(plugin, Held())
+        caller = self._callers.get((plugin, work.caller), Held())
         share, limits = _CLASS_SHARE[work.priority], self._limits
         for whose, has, part in (
             (f"the queue of {plugin}", held, share),

@@ -273,8 +273,6 @@ class Core:
         """The next launch of what has failed before. Devices that it waits for get nothing new meanwhile."""
         for state in self._devices:
             state.reserved = False
-        if not self._again:
-            return None
         # Those that failed least go first.
         for again in sorted(self._again, key=lambda again: again.failures):
             self._drop_late(again, now)

@@ -102,9 +102,6 @@ class Router:
         Solves for the time at which all devices that take part finish together: with rates 1 / per_unit and
         delays busy + fixed, T = (units + sum(delay * rate)) / sum(rate) over the devices whose delay is below T.
         """
-        if len(loads) == 1:
-            cost = self.cost(loads[0].device, key)
-            return [Share(loads[0].device.id, units, loads[0].busy_s + cost.seconds(units))]
         models = sorted(
             (
                 (load.busy_s + cost.fixed, cost, load.device.id)

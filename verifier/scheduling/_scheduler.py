@@ -170,7 +170,6 @@ class Scheduler:
 
     def _finished(self, launch: Launch, future: Future[list[BatchResult]]) -> None:
         error = future.exception()
-        results = [] if error is not None else future.result()
         if error is not None:
             _log.warning(
                 "launch_failed",
@@ -181,12 +180,12 @@ class Scheduler:
                 error=f"{type(error).__name__}: {error}",
             )
         with self._lock:
-            self._core.finished(launch, results if error is None else error, self._clock())
+            self._core.finished(launch, future.result() if error is None else error, self._clock())
             outcomes = self._outcomes()
         self.wake()
         self._answer(outcomes)
         if error is None:
-            self._count(launch, results[0].timings)
+            self._count(launch, future.result()[0].timings)
 
     def _count(self, launch: Launch, timings: Timings) -> None:
         plugin, items = launch.key.plugin, launch.items

@@ -192,16 +192,15 @@ class Metrics:
 
     def answered(self, plugin: str, result: BatchResult) -> None:
         """A request has its result."""
+        decided = _ones(result.decided)
         valid = _ones(result.valid & result.decided)
-        counts = {"valid": valid}
-        if valid < result.items:
-            decided = _ones(result.decided)
-            malformed = int(np.count_nonzero(result.codes >= _FIRST_MALFORMED)) if valid < decided else 0
-            counts |= {
-                "invalid": decided - valid - malformed,
-                "malformed": malformed,
-                "undetermined": result.items - decided,
-            }
+        malformed = int(np.count_nonzero(result.codes >= _FIRST_MALFORMED)) if valid < decided else 0
+        counts = {
+            "valid": valid,
+            "invalid": decided - valid - malformed,
+            "malformed": malformed,
+            "undetermined": result.items - decided,
+        }
         # The numbers alone: nothing may hold on to a result.
         timings = result.timings
         self._later(partial(self._count_answer, plugin, counts, timings.queue_ns / 1e9, timings.total_ns / 1e9))

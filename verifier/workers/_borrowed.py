@@ -26,9 +26,7 @@ class Borrowed(NamedTuple):
 
 def find_borrowed(layout: Layout, key: BatchKey, parts: Sequence[Batch]) -> tuple[Borrowed, ...]:
     """What of the parts' columns stays where it is, in rising order. Secret columns never do: slots are wiped."""
-    found: list[Borrowed] = []
-    if all(column.region is None for part in parts for column in part.inputs):
-        return ()
+    found = []
     for number, place in enumerate(layout.inputs):
         at = place.data
         for part in parts:

@@ -62,10 +62,6 @@ def bound(items: int, nbytes: int, output_bytes: int = 0) -> int:
 
 def lay_out(parts: Sequence[Batch], constant_bytes: int, output_bytes: tuple[int, ...]) -> Layout:
     """Places `parts`, one behind the other, in a slot."""
-    if len(parts) == 1:  # as a batch that nothing waited with is
-        (part,) = parts
-        alone = tuple([(c.data.size, c.stride if c.offsets is None else -1) for c in part.inputs])
-        return _lay_out(part.items, alone, constant_bytes, output_bytes)
     columns = []
     for those in zip(*[part.inputs for part in parts], strict=True):
         stride = those[0].stride
@@ -101,9 +97,7 @@ def _lay_out(
 
 def secrets(layout: Layout, key: BatchKey) -> tuple[tuple[int, int], ...]:
     """Where keys lie in the slot: byte offsets and lengths."""
-    columns: tuple[tuple[int, int], ...] = ()
-    if key.secret_inputs:
-        columns = tuple((layout.inputs[i].data, layout.inputs[i].nbytes) for i in key.secret_inputs)
+    columns = tuple((layout.inputs[i].data, layout.inputs[i].nbytes) for i in key.secret_inputs)
     if isinstance(key.constant, Secret):
         return (*columns, (layout.constant, layout.constant_bytes))
     return columns
@@ -123,31 +117,22 @@ def write_parts(
     borrowed: Collection[int] = frozenset(),
 ) -> None:
     """Writes the parts' columns and the constant to their places, but not what begins at a place in `borrowed`."""
-    if len(parts) == 1 and not borrowed:
-        for place, column in zip(layout.inputs, parts[0].inputs, strict=True):
-            slot[place.data : place.data + place.nbytes] = column.data
-            if column.offsets is not None:
-                ends = slot[place.offsets : place.offsets + 4 * (layout.items + 1)].view(np.uint32)
-                ends[0] = 0
-                ends[1:] = column.offsets[1:]
-    else:
-        _write_several(slot, layout, parts, borrowed)
-    if constant:
-        slot[layout.constant : layout.constant + len(constant)] = np.frombuffer(constant, np.uint8)
-
-
-def _write_several(slot: Bytes, layout: Layout, parts: Sequence[Batch], borrowed: Collection[int]) -> None:
     for place, columns in zip(layout.inputs, zip(*(part.inputs for part in parts), strict=True), strict=True):
         data = slot[place.data : place.data + place.nbytes]
         _write_data(data, [column.data for column in columns], place.data, borrowed)
         if place.offsets >= 0:
             ends = slot[place.offsets : place.offsets + 4 * (layout.items + 1)].view(np.uint32)
             _write_offsets(ends, columns, [part.items for part in parts])
+    if constant:
+        slot[layout.constant : layout.constant + len(constant)] = np.frombuffer(constant, np.uint8)
 
 
 def _write_data(target: Bytes, parts: list[Bytes], at: int, borrowed: Collection[int]) -> None:
     if not borrowed:
-        np.concatenate(parts, out=target)
+        if len(parts) == 1:
+            target[:] = parts[0]
+        else:
+            np.concatenate(parts, out=target)
         return
     begin = 0
     for part in parts:
