@@ -17,6 +17,8 @@ from verifier.schemes import DEFAULT_SM2_USER_ID
 from verifier.v1 import verifier_pb2 as pb
 from verifier.workers import Fleet, WorkerOptions
 
+from ._answered_by_hand import Bench
+
 WAIT_S = 120
 PLUGIN = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
 
@@ -119,3 +121,8 @@ def fresh(sm2) -> Stack:
 @pytest.fixture(scope="session")
 def signatures() -> SignatureSet:
     return make_signatures("SM2", 600, seed=5, keys=12, fault_share=0.3)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
