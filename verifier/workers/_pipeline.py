@@ -51,7 +51,7 @@ class Submitted:
     job: Job
     start: Event
     ends: list[Event]
-    sizes: Sequence[int]
+    sizes: list[int]
     marks: list[ChunkMarks] = field(default_factory=list)
     stages: StageTimes | None = None
 
@@ -191,7 +191,7 @@ class Pipeline:
         for memory in self._whole:
             memory.close()
 
-    def _sizes(self, operation: LoadedOperation, job: Job) -> Sequence[int]:
+    def _sizes(self, operation: LoadedOperation, job: Job) -> list[int]:
         items = job.layout.items
         if self._unified:
             size = self._options.unified_chunk_items // 32 * 32

@@ -19,8 +19,6 @@ streams side by side, where results come the sooner the smaller the first chunks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 __all__ = ["Bounds", "Ramp", "Work", "chunk_sizes", "is_both_ways", "usual_items"]
@@ -53,8 +51,7 @@ class Bounds(NamedTuple):
     ramp: Ramp
 
 
-@lru_cache(256)  # callers' batches have few shapes, and come one after the other
-def chunk_sizes(work: Work, bounds: Bounds, *, idle: bool) -> Sequence[int]:
+def chunk_sizes(work: Work, bounds: Bounds, *, idle: bool) -> list[int]:
     """Items of each chunk, in order; all but the last are multiples of 32. `idle`: the device has no other batch."""
     usual = usual_items(work, bounds)
     if is_both_ways(work, bounds):

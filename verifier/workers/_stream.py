@@ -54,21 +54,14 @@ class PipelineStream:
         self._columns = GrowingBuffer(driver)
         self._item_scratch = GrowingBuffer(driver)
         self._lane_scratch = GrowingBuffer(driver)
-        self._held = (0, 0, 0)  # sizes that were asked for last, and where those are
-        self._addresses = (0, 0, 0)
 
     def hold(self, columns: int, item_scratch: int, lane_scratch: int) -> tuple[int, int, int]:
         """Addresses of memory of these sizes."""
-        sizes = (columns, item_scratch, lane_scratch)
-        if sizes != self._held:
-            wanted = list(zip((self._columns, self._item_scratch, self._lane_scratch), sizes, strict=True))
-            if any(nbytes > buffer.nbytes for buffer, nbytes in wanted):
-                self.stream.synchronize()
-            self._held = (0, 0, 0)  # where memory is short nothing may be taken for what it was
-            self._addresses = (0, 0, 0)
-            columns_at, items_at, lanes_at = (b.hold(nbytes).address if nbytes else 0 for b, nbytes in wanted)
-            self._held, self._addresses = sizes, (columns_at, items_at, lanes_at)
-        return self._addresses
+        wanted = ((self._columns, columns), (self._item_scratch, item_scratch), (self._lane_scratch, lane_scratch))
+        if any(nbytes > buffer.nbytes for buffer, nbytes in wanted):
+            self.stream.synchronize()
+        columns_at, items_at, lanes_at = (buffer.hold(nbytes).address if nbytes else 0 for buffer, nbytes in wanted)
+        return columns_at, items_at, lanes_at
 
     def wipe(self) -> None:
         """Overwrites the columns, which nothing on the device uses any more."""
