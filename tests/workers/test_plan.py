@@ -21,7 +21,7 @@ works = st.builds(
     item_bytes=st.integers(0, 1 << 16),
     output_bytes=st.integers(0, 1 << 16),
     round_items=st.integers(1, 1 << 20),
-    rounds=st.just(0),
+    rounds=st.integers(0, 8),
 )
 bounds = st.builds(
     Bounds,
