@@ -4,12 +4,13 @@ import asyncio
 import json
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from node_adapter.chain import make_pool
+from node_adapter.chain import _engines, make_pool
 from node_adapter.chain._engines import Known, _Timed
 from node_adapter.chain._messages import Blocks, Status, encode
 from node_adapter.chain._process import SocketHost, _NodeHost
@@ -113,41 +114,47 @@ def test_processor_time_of_a_tree():
     assert cpu_s(1 << 30) == 0
 
 
-def test_the_time_of_a_call_is_that_of_its_steps():
+def test_the_time_of_a_call_is_that_of_its_steps(monkeypatch):
     """What others do while it waits is not its own; what it is given, and what it raises, passes through."""
+    now = 0.0
+    monkeypatch.setattr(_engines, "time", SimpleNamespace(thread_time=lambda: now, perf_counter=time.perf_counter))
 
-    def work():
-        end = time.thread_time() + 0.05
-        while time.thread_time() < end:
-            pass
+    def work(seconds):
+        nonlocal now
+        now += seconds
 
     async def call():
-        work()
+        work(1)
+        asyncio.get_running_loop().call_soon(work, 100)  # somebody else's, while this one waits
         try:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.01)
         except asyncio.CancelledError:
+            work(2)
             return "cancelled"
+        work(4)
         return "done"
 
     async def failing():
         await asyncio.sleep(0)
+        work(8)
         raise ValueError("of its own")
-
-    async def run():
-        engine = Known()
-        assert await asyncio.gather(awaited(_Timed(call(), engine)), asyncio.to_thread(work)) == ["done", None]
-        asyncio.get_running_loop().call_soon(work)
-        assert 0.05 <= engine.cpu_s < 0.1
-        task = asyncio.create_task(awaited(_Timed(call(), engine)))
-        await asyncio.sleep(0.01)
-        task.cancel()
-        assert await task == "cancelled"
-        assert 0.1 <= engine.cpu_s < 0.15
-        with pytest.raises(ValueError, match="of its own"):
-            await _Timed(failing(), engine)
 
     async def awaited(timed):
         return await timed
+
+    async def run():
+        engine = Known()
+        assert await awaited(_Timed(call(), engine)) == "done"
+        assert (now, engine.cpu_s) == (105, 5)
+        task = asyncio.create_task(awaited(_Timed(call(), engine)))
+        while now < 200:
+            await asyncio.sleep(0)
+        task.cancel()
+        assert await task == "cancelled"
+        assert engine.cpu_s == 5 + 3
+        with pytest.raises(ValueError, match="of its own"):
+            await _Timed(failing(), engine)
+        assert engine.cpu_s == 5 + 3 + 8
 
     asyncio.run(asyncio.wait_for(run(), 30))
 
