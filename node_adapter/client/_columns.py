@@ -114,6 +114,10 @@ def _list(name: str, values: Sequence[bytes], width: int | None) -> Column:
     except TypeError as error:
         raise RequestError(name, f"a list must hold bytes: {error}") from None
     lengths = np.fromiter(map(len, values), np.int64, items)
+    if lengths.sum() != data.size:  # a view of numbers has more bytes than elements
+        raise RequestError(
+            name, f"a list must hold bytes: its values have {lengths.sum()} elements, {data.size} bytes"
+        )
     if width and (lengths == width).all():
         return Column(data, items, width)
     return Column(data, items, 0, np.concatenate(([0], np.cumsum(lengths))))

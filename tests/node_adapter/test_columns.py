@@ -45,6 +45,7 @@ def test_rows_without_a_fixed_width_get_offsets():
         (np.zeros(4, np.int64), 4, None, "int64"),
         (np.zeros((1, 1, 4), np.uint8), 4, None, "3 dimensions"),
         (["text"], None, None, "must hold bytes"),
+        ([memoryview(np.zeros(4, np.uint32))], None, None, "must hold bytes: its values have 4 elements, 16 bytes"),
         ([b"abcd"], 4, 2, "1 values, but the batch has 2 items"),
     ],
 )
