@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 
 import pytest
@@ -18,8 +19,9 @@ class Desk:
         self.allowed: list[float | None] = []
         self._result = result
 
-    def _attend(self, limit_s: float | None) -> None:
+    def _attend(self, limit_s: float | None, idle: Callable[[], bool]) -> None:
         self.allowed.append(limit_s)
+        self.idle = idle
         if self._result is not None:
             self.future.set_result(self._result)
 
@@ -49,6 +51,16 @@ def test_nobody_attends_to_what_is_done_or_not_waited_for():
     with pytest.raises(CancelledError):
         cancelled.future.result()
     assert cancelled.allowed == []
+
+
+def test_a_thread_that_does_not_wait_looks_while_it_has_nothing_else_to_do():
+    desk = Desk(7)
+    idle = iter([True, False])
+    desk.future.look(lambda: next(idle))
+    assert desk.future.result(0) == 7
+    assert [desk.idle(), desk.idle()] == [True, False]
+    desk.future.look(lambda: True)  # nothing is left to do
+    assert desk.allowed == [None]
 
 
 def test_an_outer_future_is_attended_to_as_the_inner_one():

@@ -1,12 +1,15 @@
 """Every call of a front end is answered once, and not before nobody reads its columns, whenever it is cancelled."""
 
 import socket
-from concurrent.futures import Future
+import threading
+from functools import partial
 from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
+from _waiting import until
 
+from verifier.attended import Attended
 from verifier.channel import Channel
 from verifier.errors import RequestError
 from verifier.frontend._messages import Call, Cancel, Counts, FromCore, FromFrontEnd, Span
@@ -20,8 +23,9 @@ CANCELLED = 1
 class Accepted:
     """A call that the scheduler has: a test says when it is done, and when its columns are read no more."""
 
-    def __init__(self, released):
-        self.future = Future()
+    def __init__(self, released, attend=None):
+        self.future = Attended()
+        self.future.attend = attend and partial(attend, self)
         self.released = released
 
     def answer(self):
@@ -34,12 +38,13 @@ class Operations:
     def __init__(self):
         self.accepted = []
         self.requests = []
+        self.attend = None  # what is done to a call by a thread that has nothing else to do
 
     def submit(self, rpc, request, *, deadline, caller, released):
         if request.items == 0:
             raise RequestError("items", "0; a batch has 1 or more")
         self.requests.append(request)
-        self.accepted.append(Accepted(released))
+        self.accepted.append(Accepted(released, self.attend))
         return self.accepted[-1]
 
 
@@ -155,3 +160,41 @@ def test_a_report_that_cannot_be_taken_ends_no_calls(front_end):
     front_end.told = full
     front_end.channel.send(Counts())
     front_end.settle()
+
+
+def test_the_only_call_is_looked_for_by_the_thread_that_read_it(front_end):
+    threads = []
+
+    def finish(accepted, _limit_s, _idle):
+        threads.append(threading.current_thread())
+        accepted.released()
+        accepted.future.set_result(b"done")
+
+    front_end.operations.attend = finish
+    for number in range(3):
+        front_end.call(number)
+        answer = front_end.receive()
+        assert (answer.id, answer.code, answer.body) == (number, 0, b"done")
+    assert len(set(threads)) == 1
+    assert front_end.session.open_calls == 0
+    assert front_end.region.uses == 0
+
+
+def test_nobody_looks_while_another_call_is_open_and_only_until_another_comes(front_end):
+    seen = []
+
+    def look(_accepted, _limit_s, idle):
+        seen.append(idle())
+        front_end.call(2)
+        while idle():
+            pass
+
+    front_end.operations.attend = look
+    front_end.call(1)
+    until(lambda: len(front_end.operations.accepted) == 2)
+    front_end.operations.attend = None
+    for number, accepted in enumerate(front_end.operations.accepted, 1):
+        accepted.released()
+        accepted.future.set_result(b"done")
+        assert front_end.receive().id == number
+    assert seen == [True]

@@ -19,7 +19,7 @@ from ._answered_by_hand import INVALID, ITEMS, KEY_INDEX, VALID, bits, codes
 def test_whoever_waits_attends_to_the_batch_by_slots(bench, monkeypatch):
     bench.enroll(0, 1, 2, 3)
     inner: Attended[BatchResult] = Attended()
-    inner.attend = lambda _: bench.inner.answer(0, *[VALID] * ITEMS)
+    inner.attend = lambda *_: bench.inner.answer(0, *[VALID] * ITEMS)
     submit = bench.inner.submit
 
     def attended(batch, **wishes):

@@ -102,7 +102,7 @@ class ReadByCallers(Told):
     def run(self, *arguments):  # type: ignore[no-untyped-def]
         super().run(*arguments)
         future: Attended[list[BatchResult]] = Attended()
-        future.attend = lambda _: self.finish()
+        future.attend = lambda *_: self.finish()
         self.running[-1].future = future
         return future
 
@@ -123,7 +123,7 @@ def test_a_launch_that_fails_while_its_caller_attends_is_run_again():
     made = Scheduler([device], Leases(device))
     made.start()
     future = made.submit(batch([2]))
-    future.attend = lambda _: device.fail()
+    future.attend = lambda *_: device.fail()
     waiting = threading.Thread(target=future.result)
     waiting.start()
     until(lambda: len(device.given) == 2)

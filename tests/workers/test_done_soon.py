@@ -10,11 +10,12 @@ import pytest
 from _bench import Bench
 from _toy import VERIFY, fixed_batch
 
+from verifier import cores
 from verifier.channel import Channel
 from verifier.drivers import open_driver
 from verifier.drivers.build import host_target
 from verifier.drivers.fake import Fault
-from verifier.workers import _child, _cores
+from verifier.workers import _child
 from verifier.workers._child import Child
 from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import Late, Order, UnmapRegion
@@ -26,7 +27,7 @@ LONG_S = 60.0
 @pytest.fixture
 def begin(manifest, build, monkeypatch):
     """A child of a fake device whose batches take `delay_s`, with cores enough, and the parent's end of its pipe."""
-    monkeypatch.setattr(_cores, "SPARE_CORES", 1)
+    monkeypatch.setattr(cores, "SPARE_CORES", 1)
     opened: list[Bench] = []
 
     def begun(delay_s: float) -> tuple[Child, Bench, Channel]:
@@ -73,7 +74,7 @@ def test_one_that_another_message_follows_is_not(begin, monkeypatch):
 
 def test_with_few_cores_nobody_looks(begin, monkeypatch):
     monkeypatch.setattr(_child, "_WATCHED_S", LONG_S)
-    monkeypatch.setattr(_cores, "SPARE_CORES", 1 << 20)
+    monkeypatch.setattr(cores, "SPARE_CORES", 1 << 20)
     child, bench, _ = begin(0.5)
     submitted = bench.submit(VERIFY, [BATCH])
     assert not child._is_done_soon(submitted)

@@ -13,8 +13,9 @@ import pytest
 from _toy import VERIFY, check_verify, random_values, variable_batch
 from _waiting import until
 
+from verifier import cores, reader
 from verifier.errors import BackendError
-from verifier.workers import Worker, WorkerState, _cores, _reader
+from verifier.workers import Worker, WorkerState
 from verifier.workers._process import Process
 
 WAIT_S = 60.0
@@ -24,8 +25,8 @@ HERE = threading.main_thread().name
 
 @pytest.fixture
 def worker(make_worker, manifest, image, monkeypatch):
-    monkeypatch.setattr(_cores, "SPARE_CORES", 1)
-    monkeypatch.setattr(_reader, "_LOOKED_S", WAIT_S)
+    monkeypatch.setattr(cores, "SPARE_CORES", 1)
+    monkeypatch.setattr(reader, "_LOOKED_S", WAIT_S)
     made = make_worker("fake:0", backoff_first_s=0.0)
     made.start()
     made.load(1, manifest, image)

@@ -1,6 +1,6 @@
 """A front-end process: gRPC and TLS on one side, the core on the other.
 
-Its first thread takes what the core sends. It ends when the core says so, and at once when the core is gone.
+It ends when the core says so, and at once when the core is gone.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import signal
 import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import grpc
+import structlog
 
 from verifier.api import (
     CIPHER_SERVICE,
@@ -38,11 +39,14 @@ from verifier.frontend._counts import FrontEndCounts
 from verifier.frontend._link import Link
 from verifier.frontend._messages import Answer, Drain, FromCore, Listening, Served
 from verifier.frontend._proxy import Proxy
+from verifier.reader import Reader
 from verifier.regions import map_memory
 from verifier.telemetry import Tracing, open_tracing, set_up_logs
 from verifier.v1 import cipher_pb2, verifier_pb2
 
 __all__ = ["Setup", "main"]
+
+_log = structlog.get_logger(__name__)
 
 _COUNT_S = 1.0
 _ANSWERS_S = 2.0
@@ -67,14 +71,15 @@ class FrontEnd:
     def __init__(self, setup: Setup, channel: Channel, memory_fd: int) -> None:
         settings = setup.settings
         server, tracing = settings.server, settings.tracing
-        self._channel = channel
         self._counts = FrontEndCounts()
         self._tracing: Tracing | None = open_tracing(
             tracing.endpoint, tracing.headers.get_secret_value(), tracing.sample_ratio
         )
         memory = map_memory(memory_fd, setup.region_bytes)
         os.close(memory_fd)
-        self._link = Link(channel, memory, parse=self._tracing is not None)
+        self._over = threading.Event()
+        self._reader = Reader("core", channel, self._take, self._lose)
+        self._link = Link(channel, self._reader, memory, parse=self._tracing is not None)
         limits = CallLimits(server.max_calls, server.max_streams, server.stream_in_flight)
         self._columns = ColumnCalls(self._link, self._counts, limits)
         self._health = Health()
@@ -109,22 +114,30 @@ class FrontEnd:
     def serve(self) -> None:
         """Until the core says that it is over."""
         self._server.start()
+        self._reader.start()
         self._link.send(Listening(self._server.addresses))
         threading.Thread(target=self._count, name="counts", daemon=True).start()
-        while True:
-            message: Any = self._channel.receive()
-            if isinstance(message, Answer):
-                self._link.take(message)
-            elif isinstance(message, Served):
-                self._served(message)
-            elif isinstance(message, Drain):
-                if message.stop:
-                    break
-                self._columns.streams.drain()
+        self._over.wait()
         self._server.stop(_ANSWERS_S)
         self._link.send(self._counts.take())
         if self._tracing is not None:
             self._tracing.close()
+
+    def _take(self, message: Answer | Served | Drain) -> None:
+        if isinstance(message, Answer):
+            self._link.take(message)
+        elif isinstance(message, Served):
+            self._served(message)
+        elif message.stop:
+            self._over.set()
+        else:
+            self._columns.streams.drain()
+
+    def _lose(self, kind: str, problem: str = "") -> NoReturn:
+        """The core is gone, or cannot be understood: nobody could answer what still runs."""
+        if problem:
+            _log.error("core_lost", kind=kind, problem=problem)
+        os._exit(1)
 
     def _served(self, message: Served) -> None:
         if message.stopping:
@@ -153,8 +166,5 @@ def main(fd: int, memory_fd: int) -> None:
     except VerifierError as error:
         channel.send(Listening(problem=str(error)))
         return
-    try:
-        front_end.serve()
-    except (EOFError, OSError):
-        os._exit(1)  # the core is gone: nobody could answer what still runs
+    front_end.serve()
     os._exit(0)  # threads of calls that were cut off do not matter any more

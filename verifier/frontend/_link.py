@@ -6,17 +6,19 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import grpc
 import numpy as np
 
 from verifier.api import KINDS, ColumnarRequest, RefusedError, Status, request_digest, shared_columns
+from verifier.attended import Attended
 from verifier.channel import Channel
 from verifier.frontend._messages import Answer, Call, Cancel, FromFrontEnd, Span
 from verifier.frontend._places import Places
 from verifier.model import Bytes
+from verifier.reader import Reader
 from verifier.regions import aligned
 from verifier.v1 import verifier_pb2 as pb
 
@@ -36,7 +38,8 @@ class _Sent:
     def __init__(self, link: Link, number: int, place: tuple[int, int], read: Callable[[bytes], Any] | None) -> None:
         self.place = place
         self._read = read
-        self.future: Future[bytes] = Future()
+        self.future: Attended[bytes] = Attended()
+        self.future.attend = partial(link.reader.read_while, partial(link.is_next, number))
         self.future.add_done_callback(lambda done: link.cancel(number) if done.cancelled() else None)
 
     def answer(self) -> Any:
@@ -47,10 +50,12 @@ class _Sent:
 class Link:
     """The backend of a front end's calls. Thread-safe.
 
+    `reader`: of what the core sends, in which a call that waits for the only answer due takes its turn.
     `parse`: answers are messages, for traces that look into them; otherwise bytes as the core made them.
     """
 
-    def __init__(self, channel: Channel, memory: Bytes, *, parse: bool = False) -> None:
+    def __init__(self, channel: Channel, reader: Reader, memory: Bytes, *, parse: bool = False) -> None:
+        self.reader = reader
         self._channel = channel
         self._readers: dict[str, Callable[[bytes], Any]] = _READERS if parse else {}
         self._memory = memory
@@ -103,6 +108,10 @@ class Link:
                 at += aligned(len(source))
             spans.append(Span(name, begins[0], len(given.data), begins[1], len(given.offsets)))
         return tuple(spans)
+
+    def is_next(self, number: int) -> bool:
+        """Whether nothing but this call's answer is waited for."""
+        return len(self._sent) == 1 and number in self._sent
 
     def cancel(self, number: int) -> None:
         """Tells the core that nobody waits. The place is kept until the core has answered."""

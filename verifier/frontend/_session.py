@@ -1,13 +1,15 @@
 """The core's side of one front end: its calls in, their answers out.
 
 A reader thread takes descriptors and submits them; a sender thread makes answers and sends them, so that neither the
-scheduler nor a worker's thread waits for a front end that is slow. When the front end ends, its calls are cancelled,
-and its region goes when no device reads it any more.
+scheduler nor a worker's thread waits for a front end that is slow. Where one call is all there is, the reader looks
+for its answer and sends it itself, which saves waking the worker's thread and the sender. When the front end ends,
+its calls are cancelled, and its region goes when no device reads it any more.
 """
 
 from __future__ import annotations
 
 import queue
+import select
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ import numpy as np
 import structlog
 
 from verifier.api import KINDS, ColumnarRequest, Given, Operations, Pending, serialized, status_of
+from verifier.attended import Attended
 from verifier.channel import Channel
 from verifier.errors import RequestError
 from verifier.frontend._messages import Answer, Call, Cancel, Counts, FromCore, Listening
@@ -60,6 +63,11 @@ class Session:
         self._lock = threading.Lock()
         self._open: dict[int, _Open] = {}
         self._outbox: queue.SimpleQueue[_Open | FromCore | None] = queue.SimpleQueue()
+        self._answered: list[_Open] = []  # by the reader itself, which sends them
+        self._sending = threading.Lock()
+        self._gone = False  # nobody reads answers any more
+        self._calls = select.poll()
+        self._calls.register(channel.connection, select.POLLIN)
         self._threads = [
             threading.Thread(target=target, name=f"front-end {name}", daemon=True)
             for target, name in ((self._read, "calls"), (self._write, "answers"))
@@ -94,6 +102,7 @@ class Session:
                     self._cancel(message.id)
                 else:
                     self._tell(message)
+                self._send_answered()
         except (EOFError, OSError):
             pass
         except msgspec.DecodeError as error:
@@ -103,6 +112,7 @@ class Session:
                 left = list(self._open)
             for number in left:
                 self._cancel(number)
+            self._send_answered()
             self._region.retire()
             self._outbox.put(None)
             self._on_end()
@@ -130,9 +140,20 @@ class Session:
         except Exception as error:
             self._region.release()
             entry.refused = error
-            self._outbox.put(entry)
+            self._answered.append(entry)
             return
-        entry.pending.future.add_done_callback(lambda _: self._done(entry))
+        future = entry.pending.future
+        future.add_done_callback(lambda _: self._done(entry))
+        if isinstance(future, Attended) and len(self._open) == 1:
+            future.look(self._idle)
+
+    def _idle(self) -> bool:
+        """Whether the front end has sent nothing more."""
+        return not self._calls.poll(0)
+
+    def _send_answered(self) -> None:
+        while self._answered:
+            self._send(self._answered.pop())
 
     def _request(self, call: Call) -> ColumnarRequest:
         """Raises RequestError where the descriptor is wrong, which only a broken front end's is."""
@@ -161,7 +182,7 @@ class Session:
             entry.unread = True
             ready = entry.done
         if ready:
-            self._outbox.put(entry)
+            self._ready(entry)
 
     def _done(self, entry: _Open) -> None:
         """Done or cancelled. Which of this and `_released` comes first depends on when a call is cancelled."""
@@ -169,6 +190,12 @@ class Session:
             entry.done = True
             ready = entry.unread
         if ready:
+            self._ready(entry)
+
+    def _ready(self, entry: _Open) -> None:
+        if threading.current_thread() is self._threads[0]:
+            self._answered.append(entry)
+        else:
             self._outbox.put(entry)
 
     def _cancel(self, number: int) -> None:
@@ -179,19 +206,22 @@ class Session:
             pending.future.cancel()
 
     def _write(self) -> None:
-        gone = False
         while (message := self._outbox.get()) is not None:
-            if isinstance(message, _Open):
-                with self._lock:
-                    self._open.pop(message.call.id, None)
-                if gone:
-                    continue
-                message = self._answer(message)
+            self._send(message)
+
+    def _send(self, message: _Open | FromCore) -> None:
+        if isinstance(message, _Open):
+            with self._lock:
+                self._open.pop(message.call.id, None)
+            if self._gone:
+                return
+            message = self._answer(message)
+        with self._sending:
             try:
-                if not gone:
+                if not self._gone:
                     self._channel.send(message)
             except OSError:
-                gone = True  # the reader sees it too
+                self._gone = True  # the reader sees it too
 
     def _answer(self, entry: _Open) -> Answer:
         call = entry.call

@@ -24,10 +24,10 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection
 
 from verifier.channel import Channel
+from verifier.cores import may_look
 from verifier.drivers import open_driver
 from verifier.drivers._driver import DeviceInfo, Driver
 from verifier.errors import BackendError
-from verifier.workers._cores import may_look
 from verifier.workers._instance import Instance
 from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import (

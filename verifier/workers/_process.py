@@ -18,6 +18,7 @@ from verifier.channel import Channel
 from verifier.drivers._driver import DeviceInfo, Image
 from verifier.errors import BackendError, DeadlineError
 from verifier.model import Batch, BatchKey, BatchResult
+from verifier.reader import Reader
 from verifier.regions import Region
 from verifier.workers._borrowed import find_borrowed, regions_of
 from verifier.workers._layout import Layout, secrets, wipe, write_parts
@@ -38,7 +39,6 @@ from verifier.workers._messages import (
     UnmapRegion,
 )
 from verifier.workers._options import WorkerOptions
-from verifier.workers._reader import Reader
 from verifier.workers._results import read_results
 from verifier.workers._slots import Slots
 from verifier.workers._spawn import spawn_worker

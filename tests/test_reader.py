@@ -10,13 +10,17 @@ from multiprocessing.connection import Connection
 import pytest
 from _waiting import until
 
+from verifier import cores, reader
 from verifier.channel import Channel
-from verifier.workers import _cores, _reader
+from verifier.reader import Reader
 from verifier.workers._messages import Answer, Done, Order
-from verifier.workers._reader import Reader
 
 HERE, THERE = "caller", "results"
 LONG_S = 60.0
+
+
+def always() -> bool:
+    return True
 
 
 class Desk:
@@ -41,13 +45,15 @@ class Desk:
     def answer(self, ticket: int) -> None:
         self.other.send(Done(ticket, 0))
 
-    def read(self, wanted: Callable[[], bool], limit_s: float | None = None) -> BaseException | None:
+    def read(
+        self, wanted: Callable[[], bool], limit_s: float | None = None, idle: Callable[[], bool] = always
+    ) -> BaseException | None:
         """Reads as a caller does, in a thread of its own; what it raised."""
         raised: list[BaseException] = []
 
         def call() -> None:
             try:
-                self.reader.read_while(wanted, limit_s)
+                self.reader.read_while(wanted, limit_s, idle)
             except BaseException as error:
                 raised.append(error)
 
@@ -77,8 +83,8 @@ class Desk:
 
 @pytest.fixture
 def desk(monkeypatch):
-    monkeypatch.setattr(_cores, "SPARE_CORES", 1)
-    monkeypatch.setattr(_reader, "_LOOKED_S", LONG_S)
+    monkeypatch.setattr(cores, "SPARE_CORES", 1)
+    monkeypatch.setattr(reader, "_LOOKED_S", LONG_S)
     made = Desk()
     yield made
     made.close()
@@ -115,7 +121,7 @@ def test_what_a_caller_leaves_behind_is_the_threads(desk):
 
 
 def test_with_few_cores_everything_is_the_threads(monkeypatch):
-    monkeypatch.setattr(_cores, "SPARE_CORES", 1 << 20)
+    monkeypatch.setattr(cores, "SPARE_CORES", 1 << 20)
     desk = Desk()
     desk.read(lambda: True)  # returns at once
     desk.answer(1)
@@ -126,10 +132,19 @@ def test_with_few_cores_everything_is_the_threads(monkeypatch):
 
 def test_a_callers_time_is_bounded(desk, monkeypatch):
     desk.read(lambda: True, limit_s=0.001)
-    monkeypatch.setattr(_reader, "_LOOKED_S", 0.001)
+    monkeypatch.setattr(reader, "_LOOKED_S", 0.001)
     desk.read(lambda: True)
     desk.read(lambda: True, limit_s=LONG_S)
     assert desk.taken == []
+    desk.answer(1)
+    until(lambda: desk.taken)
+    assert desk.taken == [(1, THERE)]
+
+
+def test_a_caller_that_has_something_else_to_do_reads_no_more(desk):
+    looks = iter([True, True, False])
+    desk.read(always, limit_s=LONG_S, idle=lambda: next(looks))
+    assert next(looks, None) is None
     desk.answer(1)
     until(lambda: desk.taken)
     assert desk.taken == [(1, THERE)]
@@ -140,7 +155,7 @@ def test_one_caller_reads_and_others_return_at_once(desk):
 
     def more() -> None:
         threads = [
-            threading.Thread(target=each.reader.read_while, args=(lambda: True, None)) for each in (desk, other)
+            threading.Thread(target=each.reader.read_while, args=(always, None, always)) for each in (desk, other)
         ]
         for thread in threads:
             thread.start()

@@ -1,9 +1,9 @@
-"""Who reads a worker's answers: the thread that waits for one, for a moment, or else a thread for all of them.
+"""Who reads another process's answers: the thread that waits for one, for a moment, or else a thread for all of them.
 
 A thread that sleeps takes longer to wake, in a virtual machine above all, than a signature takes to verify, and an
-answer that the thread for all reads has two to wake: that one and the caller. So a caller whose batch is the only
-one there takes the turn to read, where there are cores enough, and looks for the answer without giving up its own.
-Under load everything is the thread's: what looks holds the interpreter's lock every other microsecond, and batches
+answer that the thread for all reads has two to wake: that one and the caller. So a caller that waits for the only
+one due takes the turn to read, where there are cores enough, and looks for the answer without giving up its own.
+Under load everything is the thread's: what looks holds the interpreter's lock every other microsecond, and answers
 follow each other without anybody's help.
 
 The thread sleeps in epoll, and a caller that takes the turn makes that deaf to messages: it wakes nobody when it
@@ -18,33 +18,32 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from verifier.channel import Channel
-from verifier.workers._cores import may_look
-from verifier.workers._messages import Answer
+from verifier.cores import may_look
 
 __all__ = ["Reader"]
 
 _LOOKED_S = 2e-3  # for an answer; what takes longer is hardly later for a thread that has to wake
 
-# One thread of the daemon at a time: several that look would keep the interpreter's lock from each other.
+# One thread of a process at a time: several that look would keep the interpreter's lock from each other.
 _looking = threading.Lock()
 
 
 class Lose(Protocol):
-    """Process.lose."""
+    """The process is lost: "died" where it has ended, "sticky" with the problem where it cannot be read any more."""
 
     def __call__(self, kind: str, problem: str = "") -> None: ...
 
 
 class Reader:
-    """Reads until the process ends. `take` gets each answer in the thread that has read it, one at a time; `lose` is
-    told of the end, and of what is no answer. Neither may wait for an answer."""
+    """Reads until the other process ends. `take` gets each message in the thread that has read it, one at a time;
+    `lose` is told of the end, and of what is no answer. Neither may wait for an answer."""
 
-    def __init__(self, name: str, channel: Channel, take: Callable[[Answer], None], lose: Lose) -> None:
+    def __init__(self, name: str, channel: Channel, take: Callable[[Any], None], lose: Lose) -> None:
         self._channel = channel
         self._take = take
         self._lose = lose
@@ -68,8 +67,9 @@ class Reader:
             self._thread.join()
         self._messages.close()
 
-    def read_while(self, wanted: Callable[[], bool], limit_s: float | None) -> None:
-        """Reads in the calling thread while it is `wanted`, for a moment and no longer than `limit_s`.
+    def read_while(self, wanted: Callable[[], bool], limit_s: float | None, idle: Callable[[], bool]) -> None:
+        """Reads in the calling thread while it is `wanted` and the thread `idle`, for a moment and no longer than
+        `limit_s`.
 
         Returns at once where another thread has the turn, or there are few cores.
         """
@@ -78,19 +78,19 @@ class Reader:
         try:
             if self._turn.acquire(blocking=False):
                 try:
-                    self._read_instead(wanted, _LOOKED_S if limit_s is None else min(limit_s, _LOOKED_S))
+                    self._read_instead(wanted, idle, _LOOKED_S if limit_s is None else min(limit_s, _LOOKED_S))
                 finally:
                     self._turn.release()
         finally:
             _looking.release()
 
-    def _read_instead(self, wanted: Callable[[], bool], limit_s: float) -> None:
+    def _read_instead(self, wanted: Callable[[], bool], idle: Callable[[], bool], limit_s: float) -> None:
         if self._over:
             return
         self._messages.modify(self._fd, 0)
         try:
             end = time.perf_counter() + limit_s
-            while wanted() and not self._over and time.perf_counter() < end:
+            while wanted() and idle() and not self._over and time.perf_counter() < end:
                 if self._ready.poll(0):
                     self._read()
                 else:
@@ -116,7 +116,7 @@ class Reader:
     def _read(self) -> None:
         """One answer. Raises EOFError or OSError where the process has ended."""
         try:
-            answer: Answer = self._channel.receive()
+            answer = self._channel.receive()
         except (EOFError, OSError):
             raise
         except BaseException as error:
