@@ -35,6 +35,16 @@ DEVICE void add_jacobian(FastPoint<C>& p, const FastPoint<C>& q, Flags& flags) {
     p.z = M::mul(M::mul(p.z, q.z, flags), h, flags);
 }
 
+// The sum of the points that a team's lanes have, in each of them.
+template <class C>
+DEVICE FastPoint<C> sum_of_team(FastPoint<C> p, Flags& flags) {
+    NO_UNROLL for (u32 distance = 1; distance < TEAM_LANES; distance *= 2) {
+        const FastPoint<C> q = {from_lane(p.x, distance), from_lane(p.y, distance), from_lane(p.z, distance), {}};
+        add_jacobian<C>(p, q, flags);
+    }
+    return p;
+}
+
 // k G in the team's four lanes, for 0 < k < n: each adds every fourth window, and their sums are added. `share` is
 // the lane's number in its team, `digits` has Comb::Windows::WORDS words, `stride` apart.
 template <class C>
@@ -63,11 +73,7 @@ DEVICE FastPoint<C> multiply_generator(
         p.x = F::sub_sub_twice(M::sqr(r, flags), hhh, v, flags);
         p.y = F::sub(M::mul(r, F::sub(v, p.x, flags), flags), M::mul(p.y, hhh, flags), flags);
     }
-    NO_UNROLL for (u32 distance = 1; distance < TEAM_LANES; distance *= 2) {
-        const FastPoint<C> q = {from_lane(p.x, distance), from_lane(p.y, distance), from_lane(p.z, distance), {}};
-        add_jacobian<C>(p, q, flags);
-    }
-    return p;
+    return sum_of_team<C>(p, flags);
 }
 
 // The body of a FEW_STAGE of TEAM_LANES lanes and TEAM_BLOCK threads, in the place of verify_item.

@@ -141,4 +141,15 @@ DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begi
 ENROLLED_STAGES(p256, P256Curve)
 ENROLLED_STAGES(secp256k1, Secp256k1Curve)
 
+#if TARGET_GPU && defined(COMB_TEAM_ITEMS) && COMB_TEAM_ITEMS > 0
+#include "curve_enrolled_team.cuh"
+template <class C>
+DEVICE void verify_enrolled_by_team(const Batch& batch, const Lane& lane, u32 item) {
+    const u32 *const comb = comb_table<C>(batch.state), *const slots = key_slots<C>(batch.state);
+    verify_enrolled_item_by_team<C, ALL_PLANES>(batch, lane, item, comb, slots);
+}
+FEW_STAGE(p256_verify_enrolled, verify_enrolled_by_team<P256Curve>, COMB_TEAM_ITEMS, TEAM_LANES, TEAM_BLOCK, 1)
+FEW_STAGE(secp256k1_verify_enrolled, verify_enrolled_by_team<Secp256k1Curve>, COMB_TEAM_ITEMS, TEAM_LANES, TEAM_BLOCK, 1)
+#endif
+
 #endif

@@ -105,6 +105,15 @@ DEVICE void verify_enrolled_range(const Batch& batch, const Lane& lane, u32 begi
 }
 RANGE_STAGE(sm2_verify_enrolled, verify_enrolled_range)
 #endif
+
+#if TARGET_GPU && defined(COMB_TEAM_ITEMS) && COMB_TEAM_ITEMS > 0
+#include "curve_enrolled_team.cuh"
+DEVICE void verify_enrolled_by_team(const Batch& batch, const Lane& lane, u32 item) {
+    const u32* const comb = (const u32*)batch.state;
+    verify_enrolled_item_by_team<Sm2Curve, VERIFY_PLANES>(batch, lane, item, comb, key_slots(batch));
+}
+FEW_STAGE(sm2_verify_enrolled, verify_enrolled_by_team, COMB_TEAM_ITEMS, TEAM_LANES, TEAM_BLOCK, 1)
+#endif
 ITEM_STAGE(sm2_finish_enrolled, finish_enrolled, ENROLLED_THREADS, ENROLLED_BLOCKS)
 
 #endif

@@ -12,6 +12,8 @@ import numpy as np
 from _build import Bytes, build
 
 from verifier.drivers import BatchStruct
+from verifier.drivers._abi import ColumnStruct, PluginInfo
+from verifier.model import Column
 
 HERE = Path(__file__).parent
 
@@ -36,6 +38,68 @@ def launch_emulated(library: ctypes.CDLL, kernel: str, batch: BatchStruct, *, gr
     """Runs a kernel to its end, and fails where its threads wait for one another for ever."""
     function = ctypes.cast(getattr(library, kernel), ctypes.c_void_p)
     assert library.emulated_launch(function, ctypes.byref(batch), grid, threads) == 0, f"{kernel} hangs"
+
+
+class EmulatedPlugin:
+    """A plugin's kernels, and its state once the stages `state` have made it."""
+
+    BLOCKS = 2
+
+    def __init__(
+        self,
+        source: Path,
+        folder: Path,
+        threads: Mapping[str, int],
+        state: Sequence[str],
+        defines: Mapping[str, int],
+    ) -> None:
+        """`threads`: of a block of each stage."""
+        self.library = build_emulated(source, folder, defines=defines)
+        self.info = PluginInfo.in_dll(self.library, "plugin_info")
+        self.state = aligned(self.info.state_bytes)
+        self._threads = threads
+        for stage in state:
+            count = ctypes.c_uint32.in_dll(self.library, f"{stage}_count").value
+            self._launch(stage, BatchStruct(items=count, state=self.state.ctypes.data))
+
+    def _launch(self, stage: str, batch: BatchStruct) -> None:
+        launch_emulated(self.library, stage, batch, grid=self.BLOCKS, threads=self._threads[stage])
+
+    def run(
+        self,
+        stages: Sequence[str],
+        items: int,
+        columns: Sequence[Column],
+        parameters: Sequence[int],
+        constant: bytes = b"",
+    ) -> list[Bytes]:
+        """The codes that each stage leaves."""
+        capacity = (items + 31) // 32 * 32
+        codes, shared = np.zeros(items, np.uint8), np.frombuffer(constant or b"\0", np.uint8)
+        scratch = aligned(capacity * self.info.scratch_item_bytes)
+        lanes = aligned(self.BLOCKS * 512 * self.info.scratch_lane_bytes)
+        scratch[:] = 0xA5  # stages may rely on nothing that they did not write
+        lanes[:] = 0xA5
+        batch = BatchStruct(
+            items=items,
+            capacity=capacity,
+            constant=shared.ctypes.data,
+            constant_bytes=len(constant),
+            codes=codes.ctypes.data,
+            state=self.state.ctypes.data,
+            item_scratch=scratch.ctypes.data,
+            lane_scratch=lanes.ctypes.data,
+        )
+        for i, number in enumerate(parameters):
+            batch.parameters[i] = number
+        for i, c in enumerate(columns):
+            offsets = 0 if c.offsets is None else c.offsets.ctypes.data
+            batch.inputs[i] = ColumnStruct(c.data.ctypes.data, offsets, c.stride)
+        left = []
+        for stage in stages:
+            self._launch(stage, batch)
+            left.append(codes.copy())
+        return left
 
 
 def aligned(nbytes: int) -> Bytes:

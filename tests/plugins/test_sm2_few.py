@@ -7,16 +7,15 @@ import dataclasses
 import itertools
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from _build import PLUGINS, Bytes, build
-from _emulator import aligned, build_emulated, launch_emulated
+from _emulator import EmulatedPlugin
 from _reference import SM2
 from _sm2_cases import Item, N, P, chosen, edges, exceptional
 
-from verifier.drivers import BatchStruct
-from verifier.drivers._abi import ColumnStruct, PluginInfo
 from verifier.drivers.build import build_image, kernel_usage
 from verifier.manifest import load_manifest
 from verifier.model import Code, Column
@@ -24,27 +23,28 @@ from verifier.registry import PluginSource, common_folder
 from verifier.registry._answers import parse_answers
 from verifier.registry._parameters import parameter_number
 
-BLOCKS = 2
-THREADS = {"sm2_prepare": 128, "sm2_verify_few": 256, "sm2_verify": 512, "sm2_finish": 512}
+THREADS = {
+    "sm2_table_bases": 32,
+    "sm2_table_entries": 128,
+    "sm2_prepare": 128,
+    "sm2_verify_few": 256,
+    "sm2_verify": 512,
+    "sm2_finish": 512,
+}
 DEFINES = {"TEAM_ITEMS": 1 << 20, "KEY_SLOTS": 4, "WINDOW_KEY": 4}
 TWIST_ORDER = 2 * P + 2 - N
 
 
-class EmulatedSm2:
+class EmulatedSm2(EmulatedPlugin):
     """The plugin's stages of `verify` on the emulated GPU."""
 
-    def __init__(self, folder, window_g: int = 8, **defines: int) -> None:
-        self.library = build_emulated(
-            PLUGINS / "sm2" / "sm2.cu", folder, defines=DEFINES | {"WINDOW_G": window_g} | defines
+    def __init__(self, folder: Path, window_g: int = 8, **defines: int) -> None:
+        state = ("sm2_table_bases", "sm2_table_entries")
+        super().__init__(
+            PLUGINS / "sm2" / "sm2.cu", folder, THREADS, state, DEFINES | {"WINDOW_G": window_g} | defines
         )
-        self.info = PluginInfo.in_dll(self.library, "plugin_info")
-        self.state = aligned(self.info.state_bytes)
-        for stage, threads in (("sm2_table_bases", 32), ("sm2_table_entries", 128)):
-            count = ctypes.c_uint32.in_dll(self.library, f"{stage}_count").value
-            batch = BatchStruct(items=count, state=self.state.ctypes.data)
-            launch_emulated(self.library, stage, batch, grid=BLOCKS, threads=threads)
 
-    def run(
+    def verify(
         self,
         items: int,
         columns: Sequence[Column],
@@ -53,36 +53,12 @@ class EmulatedSm2:
         verify: str = "sm2_verify_few",
     ) -> tuple[Bytes, Bytes]:
         """The codes that `verify` leaves, and those of `finish`."""
-        capacity = (items + 31) // 32 * 32
-        codes, shared = np.zeros(items, np.uint8), np.frombuffer(constant or b"\0", np.uint8)
-        scratch = aligned(capacity * self.info.scratch_item_bytes)
-        lanes = aligned(BLOCKS * 512 * self.info.scratch_lane_bytes)
-        scratch[:] = 0xA5  # stages may rely on nothing that they did not write
-        lanes[:] = 0xA5
-        batch = BatchStruct(
-            items=items,
-            capacity=capacity,
-            constant=shared.ctypes.data,
-            constant_bytes=len(constant),
-            codes=codes.ctypes.data,
-            state=self.state.ctypes.data,
-            item_scratch=scratch.ctypes.data,
-            lane_scratch=lanes.ctypes.data,
-        )
-        for i, number in enumerate(parameters):
-            batch.parameters[i] = number
-        for i, c in enumerate(columns):
-            offsets = 0 if c.offsets is None else c.offsets.ctypes.data
-            batch.inputs[i] = ColumnStruct(c.data.ctypes.data, offsets, c.stride)
-        left = []
-        for stage in ("sm2_prepare", verify, "sm2_finish"):
-            launch_emulated(self.library, stage, batch, grid=BLOCKS, threads=THREADS[stage])
-            left.append(codes.copy())
-        return left[1], left[2]
+        _, left, codes = self.run(("sm2_prepare", verify, "sm2_finish"), items, columns, parameters, constant)
+        return left, codes
 
     def items(self, items: Sequence[Item], verify: str = "sm2_verify_few") -> tuple[Bytes, Bytes]:
         """The same of raw items."""
-        return self.run(len(items), raw_columns(items), PARAMETERS, verify=verify)
+        return self.verify(len(items), raw_columns(items), PARAMETERS, verify=verify)
 
 
 OPERATION = load_manifest(PLUGINS / "sm2").operation("verify", "SM2")
@@ -208,7 +184,7 @@ def test_known_answers(few):
         if manifest.operations[group.operation_index].id != "verify/SM2":
             continue
         batch, cases = group.tiled(len(group.codes))
-        _, codes = few.run(batch.items, batch.inputs, group.key.parameters, group.key.constant)
+        _, codes = few.verify(batch.items, batch.inputs, group.key.parameters, group.key.constant)
         assert (codes == group.codes[cases]).all(), group.ids
         seen += len(codes)
     assert seen > 150
