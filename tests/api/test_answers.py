@@ -40,7 +40,7 @@ def bits(data: bytes, items: int) -> list[int]:
 @given(st.lists(st.sampled_from(CODES), min_size=1, max_size=70), st.data())
 def test_an_answer_says_of_every_item_what_its_code_says(codes, data):
     refused = sorted(data.draw(st.sets(st.integers(0, len(codes) - 1))))
-    answer = verify_answer(9, prepared(len(codes), refused), result_of(codes))
+    answer = verify_answer(9, prepared(len(codes), refused), result_of(codes), b"")
     for item in refused:
         codes[item] = Code.KEY_INDEX
     assert (answer.request_id, answer.items, answer.served_by, answer.device) == (9, len(codes), "p@1.0.0#1", "cpu")
@@ -59,7 +59,7 @@ def test_an_answer_says_of_every_item_what_its_code_says(codes, data):
 def test_a_valid_bit_without_its_decided_bit_is_not_sent():
     result = result_of([Code.VALID] * 8)
     result.decided[:] = 0b11110000
-    assert bits(verify_answer(1, prepared(8), result).valid, 8) == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert bits(verify_answer(1, prepared(8), result, b"").valid, 8) == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
 def test_no_problems_where_all_is_plain():
@@ -70,22 +70,22 @@ def test_no_problems_where_all_is_plain():
 def test_keys_are_zero_where_none_was_recovered():
     outputs = (np.full((2, 64), 7, np.uint8), np.full((2, 20), 8, np.uint8))
     request = prepared(2, output_bytes=(64, 20), wants_addresses=True)
-    answer = recover_answer(1, request, result_of([Code.RECOVERY_ID, Code.VALID], outputs))
+    answer = recover_answer(1, request, result_of([Code.RECOVERY_ID, Code.VALID], outputs), b"")
     assert answer.keys == bytes(64) + b"\x07" * 64
     assert answer.addresses == bytes(20) + b"\x08" * 20
-    plain = recover_answer(1, prepared(2, output_bytes=(64, 20)), result_of([Code.VALID] * 2, outputs))
+    plain = recover_answer(1, prepared(2, output_bytes=(64, 20)), result_of([Code.VALID] * 2, outputs), b"")
     assert plain.addresses == b""
 
 
 @pytest.mark.parametrize("make", [recover_answer, digest_answer])
 def test_undetermined_batches_have_outputs_of_the_right_size(make):
     request = prepared(3, output_bytes=(32,))
-    answer = make(1, request, BatchResult.undetermined(3))
+    answer = make(1, request, BatchResult.undetermined(3), b"")
     assert bits(answer.decided, 3) == [0, 0, 0]
     assert (answer.keys if make is recover_answer else answer.digests) == bytes(96)
 
 
 @pytest.mark.parametrize("make", [verify_answer, recover_answer, digest_answer])
 def test_answers_bear_the_digest_of_the_columns(make):
-    request = prepared(1, output_bytes=(32,), columns_digest=b"12345678")
-    assert make(1, request, result_of([1], (np.zeros((1, 32), np.uint8),))).columns_digest == b"12345678"
+    request, result = prepared(1, output_bytes=(32,)), result_of([1], (np.zeros((1, 32), np.uint8),))
+    assert make(1, request, result, b"12345678").columns_digest == b"12345678"

@@ -9,7 +9,7 @@ from _request_builders import offsets, sm2, verify
 
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Priority, Scheme, SignatureEncoding
 from node_adapter.client._jobs import Chunk, verify_job
-from verifier.api._lift import KINDS, lift
+from verifier.api._lift import KINDS, RequestDigest, lift, request_digest
 from verifier.columns_digest import columns_digest
 from verifier.v1 import verifier_pb2 as pb
 
@@ -32,21 +32,30 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_every_column_counts(requests, name):
-    plain = requests.verify(verify()).columns_digest
+def test_every_column_counts(name):
+    plain = request_digest(KINDS["Verify"], verify())
     assert len(plain) == 8
-    assert requests.verify(verify(**CHANGES[name])).columns_digest != plain
+    assert request_digest(KINDS["Verify"], verify(**CHANGES[name])) != plain
 
 
-def test_the_key_table_counts(requests):
+def test_the_key_table_counts():
     indexed = {"scheme": sm2(key_encoding=pb.KEY_ENCODING_INDEX), "key": pb.Column(data=bytes(8))}
     told = {
-        requests.verify(verify(**indexed, key_table=table)).columns_digest for table in (bytes(64), b"\1" + bytes(63))
+        request_digest(KINDS["Verify"], verify(**indexed, key_table=table))
+        for table in (bytes(64), b"\1" + bytes(63))
     }
     assert len(told) == 2
 
 
-def test_recovery_and_hashing_have_it(requests):
+def test_it_is_taken_once():
+    request = verify()
+    digest, expected = RequestDigest(KINDS["Verify"], request), request_digest(KINDS["Verify"], request)
+    assert digest.take() == expected
+    request.input.data = b""
+    assert digest.take() == expected
+
+
+def test_recovery_and_hashing_have_it():
     recover = pb.RecoverRequest(
         items=1,
         scheme=pb.Scheme(
@@ -57,12 +66,12 @@ def test_recovery_and_hashing_have_it(requests):
         input=pb.Column(data=bytes(32)),
         signature=pb.Column(data=bytes(65)),
     )
-    assert requests.recover(recover).columns_digest == columns_digest(bytes(32), b"", bytes(65), b"")
+    assert request_digest(KINDS["Recover"], recover) == columns_digest(bytes(32), b"", bytes(65), b"")
     hashing = pb.DigestRequest(items=1, hash=pb.HASH_SM3, input=pb.Column(data=b"abc", offsets=offsets(0, 3)))
-    assert requests.digest(hashing).columns_digest == columns_digest(b"abc", offsets(0, 3))
+    assert request_digest(KINDS["Digest"], hashing) == columns_digest(b"abc", offsets(0, 3))
 
 
-def test_the_client_says_the_same_of_what_it_sends(requests):
+def test_the_client_says_the_same_of_what_it_sends():
     rng = np.random.default_rng(3)
     scheme = Scheme(Algorithm.SM2, InputKind.MESSAGE, SignatureEncoding.RAW_RS, KeyEncoding.RAW_XY)
     messages = [rng.bytes(int(size)) for size in rng.integers(0, 50, 9)]
@@ -72,4 +81,4 @@ def test_the_client_says_the_same_of_what_it_sends(requests):
     for chunk in (Chunk(0, 9), Chunk(2, 5)):
         sent = job.request(chunk, 1)
         for read in (pb.VerifyRequest.FromString(sent.request), lift(KINDS["Verify"], sent.request)):
-            assert requests.verify(read).columns_digest == sent.columns_digest
+            assert request_digest(KINDS["Verify"], read) == sent.columns_digest

@@ -12,7 +12,7 @@ from _waiting import until
 
 from verifier import cores, reader
 from verifier.api import KINDS
-from verifier.api._lift import lift
+from verifier.api._lift import lift, request_digest
 from verifier.channel import Channel
 from verifier.frontend._link import Link
 from verifier.frontend._messages import Answer, Call, FromCore, FromFrontEnd
@@ -37,19 +37,24 @@ class Core:
         self.takers.append(threading.current_thread().name)
         self.link.take(answer)
 
-    def call(self):
-        request = lift(KINDS["Verify"], pb.VerifyRequest(items=1).SerializeToString())
+    def call(self, **columns):
+        request = lift(KINDS["Verify"], pb.VerifyRequest(items=1, **columns).SerializeToString())
         return self.link.submit("Verify", request, deadline=None, caller="")
 
     def answer(self):
         call = self.channel.receive()
         assert isinstance(call, Call)
-        self.channel.send(Answer(call.id, 0, body=b"%d" % call.id))
+        self.channel.send(Answer(call.id, 0, body=pb.VerifyResponse(request_id=call.id).SerializeToString()))
+        return call
 
     def close(self):
         self.channel.close()
         self.reader.close()
         self._theirs.close()
+
+
+def request_id(body):
+    return pb.VerifyResponse.FromString(body).request_id
 
 
 @pytest.fixture
@@ -65,8 +70,7 @@ def test_who_waits_for_the_only_answer_reads_it(core):
     sent = core.call()
     answered = threading.Timer(0.05, core.answer)
     answered.start()
-    assert sent.future.result(WAIT_S) == b"0"
-    assert sent.answer() == b"0"
+    assert request_id(sent.future.result(WAIT_S)) == 0
     assert core.takers == [threading.current_thread().name]
     answered.join()
 
@@ -75,8 +79,21 @@ def test_the_thread_reads_where_several_answers_are_due(core):
     calls = [core.call() for _ in range(3)]
     answered = threading.Timer(0.05, lambda: [core.answer() for _ in range(3)])
     answered.start()
-    assert [sent.future.result(WAIT_S) for sent in calls[:2]] == [b"0", b"1"]
+    assert [request_id(sent.future.result(WAIT_S)) for sent in calls] == [0, 1, 2]
     answered.join()
     until(lambda: len(core.takers) == 3)
     assert core.takers[:2] == ["core", "core"]
-    assert calls[2].answer() == b"2"
+
+
+def test_an_answer_has_the_digest_of_the_columns_that_came(core):
+    column = pb.Column(data=b"abc")
+    sent = core.call(input=column)
+    assert core.answer().digested
+    answer = pb.VerifyResponse.FromString(sent.future.result(WAIT_S))
+    assert answer.columns_digest == request_digest(KINDS["Verify"], pb.VerifyRequest(items=1, input=column))
+
+
+def test_where_columns_lie_in_a_clients_memory_the_digest_is_the_cores(core):
+    sent = core.call(input=pb.Column(shared_data=pb.SharedBytes(region=1, bytes=32)))
+    assert not core.answer().digested
+    assert pb.VerifyResponse.FromString(sent.future.result(WAIT_S)).columns_digest == b""

@@ -40,7 +40,7 @@ class Operations:
         self.requests = []
         self.attend = None  # what is done to a call by a thread that has nothing else to do
 
-    def submit(self, rpc, request, *, deadline, caller, released):
+    def submit(self, rpc, request, *, deadline, caller, released, digested):
         if request.items == 0:
             raise RequestError("items", "0; a batch has 1 or more")
         self.requests.append(request)

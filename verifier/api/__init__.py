@@ -6,7 +6,7 @@ from verifier.api._cipher_keys import CipherKeys
 from verifier.api._columnar import CallLimits, ColumnCalls, serialized
 from verifier.api._health import HEALTH_SERVICE, SERVICE, Health
 from verifier.api._interceptor import CallInterceptor
-from verifier.api._lift import KINDS, ColumnarRequest, Given, request_digest
+from verifier.api._lift import KINDS, ColumnarRequest, Given, RequestDigest
 from verifier.api._listeners import probe_port, split_address
 from verifier.api._operations import Backend, Operations, Pending
 from verifier.api._shared import SharedLimits, SharedRegions, shared_columns
@@ -42,6 +42,7 @@ __all__ = [
     "Operations",
     "Pending",
     "RefusedError",
+    "RequestDigest",
     "RpcServer",
     "ServiceOptions",
     "SharedLimits",
@@ -55,7 +56,6 @@ __all__ = [
     "channel_options",
     "deadline_of",
     "probe_port",
-    "request_digest",
     "serialized",
     "shared_columns",
     "split_address",

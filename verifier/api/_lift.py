@@ -7,6 +7,7 @@ unusual but allowed (a field that comes twice) is left to protobuf.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from verifier.columns_digest import columns_digest
 from verifier.regions import Region
 from verifier.v1 import verifier_pb2 as pb
 
-__all__ = ["KINDS", "ColumnarRequest", "Given", "Kind", "lift", "request_digest"]
+__all__ = ["KINDS", "ColumnarRequest", "Given", "Kind", "RequestDigest", "lift", "request_digest"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DATA, _OFFSETS = 1, 2  # fields of Column
@@ -36,17 +37,13 @@ class Given(NamedTuple):
 
 
 class ColumnarRequest:
-    """A request of which the columns stand apart. Its attributes are the message's, columns being `Given`.
+    """A request of which the columns stand apart. Its attributes are the message's, columns being `Given`."""
 
-    `digest` is columns_digest of what came, where whoever received it has taken it already.
-    """
+    __slots__ = ("columns", "message")
 
-    __slots__ = ("columns", "digest", "message")
-
-    def __init__(self, message: Any, columns: dict[str, Given], digest: bytes = b"") -> None:
+    def __init__(self, message: Any, columns: dict[str, Given]) -> None:
         self.message = message
         self.columns = columns
-        self.digest = digest
 
     def __getattr__(self, name: str) -> Any:
         given = self.columns.get(name)
@@ -83,6 +80,27 @@ def request_digest(kind: Kind, request: Any) -> bytes:
     if "key_table" in kind.message.DESCRIPTOR.fields_by_name:
         parts.append(request.key_table)
     return columns_digest(*parts)
+
+
+class RequestDigest:
+    """request_digest of a request, taken once: best while a device works on it, and before it is answered.
+
+    Thread-safe. It holds the request until then.
+    """
+
+    def __init__(self, kind: Kind, request: Any) -> None:
+        self._kind = kind
+        self._request = request
+        self._lock = threading.Lock()
+        self._taken = b""
+
+    def take(self) -> bytes:
+        """The digest."""
+        with self._lock:
+            if self._request is not None:
+                self._taken = request_digest(self._kind, self._request)
+                self._request = None
+            return self._taken
 
 
 def lift(kind: Kind, data: bytes) -> ColumnarRequest:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from verifier.api._lift import KINDS, ColumnarRequest
+from verifier.api._lift import KINDS, ColumnarRequest, RequestDigest
 from verifier.api._shared import SharedRegions
 from verifier.api.answers import digest_answer, recover_answer, verify_answer
 from verifier.api.requests import Prepared, Requests
@@ -44,14 +44,21 @@ class Backend(Protocol):
 
 
 class _Submitted:
-    def __init__(self, answer: Callable[..., Any], request_id: int, prepared: Prepared) -> None:
+    def __init__(
+        self, answer: Callable[..., Any], request_id: int, prepared: Prepared, digest: RequestDigest | None
+    ) -> None:
         self._answer = answer
         self._request_id = request_id
+        self._digest = digest
         self.prepared = prepared
         self.future: Future[BatchResult]
 
     def answer(self) -> Any:
-        return self._answer(self._request_id, self.prepared, self.future.result())
+        return self._answer(self._request_id, self.prepared, self.future.result(), self.digest())
+
+    def digest(self) -> bytes:
+        """Of the columns that came; empty where whoever answers takes it."""
+        return b"" if self._digest is None else self._digest.take()
 
 
 class Operations:
@@ -76,12 +83,15 @@ class Operations:
         caller: str,
         patient: Callable[[], bool] | None = None,  # noqa: ARG002 - the columns are in memory already
         released: Callable[[], None] | None = None,
+        digested: bool = False,
     ) -> Pending:
-        """`released` is called when nobody reads the columns any more; not where this raises."""
+        """`released` is called when nobody reads the columns any more; not where this raises. `digested`: whoever
+        passes the answer on puts the columns' digest into it."""
         prepare, answer = self._calls[rpc]
         whole, held = self._shared.hold(request)
         try:
-            submitted = _Submitted(answer, request.request_id, prepare(whole))
+            digest = None if digested else RequestDigest(KINDS[rpc], whole)
+            submitted = _Submitted(answer, request.request_id, prepare(whole), digest)
             submitted.future = self._scheduler.submit(
                 submitted.prepared.batch,
                 deadline=deadline,
@@ -92,4 +102,5 @@ class Operations:
         except BaseException:
             held.release()
             raise
+        submitted.digest()  # while the device works
         return submitted

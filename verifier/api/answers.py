@@ -44,7 +44,7 @@ def _timings(result: BatchResult) -> pb.Timings:
     return pb.Timings(queue_ns=t.queue_ns, device_ns=t.device_ns, total_ns=t.total_ns)
 
 
-def verify_answer(request_id: int, prepared: Prepared, result: BatchResult) -> pb.VerifyResponse:
+def verify_answer(request_id: int, prepared: Prepared, result: BatchResult, digest: bytes) -> pb.VerifyResponse:
     """The answer to Verify."""
     refuse_keys(result, prepared.refused)
     return pb.VerifyResponse(
@@ -56,11 +56,11 @@ def verify_answer(request_id: int, prepared: Prepared, result: BatchResult) -> p
         served_by=result.served_by,
         device=result.device,
         timings=_timings(result),
-        columns_digest=prepared.columns_digest,
+        columns_digest=digest,
     )
 
 
-def recover_answer(request_id: int, prepared: Prepared, result: BatchResult) -> pb.RecoverResponse:
+def recover_answer(request_id: int, prepared: Prepared, result: BatchResult, digest: bytes) -> pb.RecoverResponse:
     """The answer to Recover: keys and addresses are zero where no key was recovered."""
     valid = result.valid & result.decided
     mask = bits_of(valid, result.items)
@@ -77,11 +77,11 @@ def recover_answer(request_id: int, prepared: Prepared, result: BatchResult) -> 
         served_by=result.served_by,
         device=result.device,
         timings=_timings(result),
-        columns_digest=prepared.columns_digest,
+        columns_digest=digest,
     )
 
 
-def digest_answer(request_id: int, prepared: Prepared, result: BatchResult) -> pb.DigestResponse:
+def digest_answer(request_id: int, prepared: Prepared, result: BatchResult, digest: bytes) -> pb.DigestResponse:
     """The answer to Digest."""
     (width,) = prepared.output_bytes
     digests = result.outputs[0].tobytes() if result.outputs else bytes(result.items * width)
@@ -93,5 +93,5 @@ def digest_answer(request_id: int, prepared: Prepared, result: BatchResult) -> p
         served_by=result.served_by,
         device=result.device,
         timings=_timings(result),
-        columns_digest=prepared.columns_digest,
+        columns_digest=digest,
     )

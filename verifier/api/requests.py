@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from verifier.api._lift import KINDS, ColumnarRequest, Given, request_digest
+from verifier.api._lift import ColumnarRequest, Given
 from verifier.api._schemes import Scheme, enum_name, read_priority, read_scheme, required
 from verifier.api._shared import refuse_shared
 from verifier.errors import NotServedError, RequestError
@@ -61,7 +61,6 @@ class Prepared:
     refused: Indices
     output_bytes: tuple[int, ...] = ()
     wants_addresses: bool = False
-    columns_digest: bytes = b""
 
 
 class Requests:
@@ -82,10 +81,9 @@ class Requests:
         if not scheme.indexed and (request.key_table or request.key_set):
             field = "key_table" if request.key_table else "key_set"
             raise RequestError(field, "must be empty where scheme.key_encoding is not INDEX")
-        digest = _digest("Verify", request)
         if not scheme.indexed:
             batch = self._batch(resolved, scheme, items, columns)
-            return Prepared(batch, read_priority(request.priority), _NO_ITEMS, columns_digest=digest)
+            return Prepared(batch, read_priority(request.priority), _NO_ITEMS)
         keys = self._named_keys(operation.algorithm, request)
         limit = self._limits.max_batch_bytes
         indices, refused, key_bytes = resolve(keys, _indices(request.key, items), limit)
@@ -94,7 +92,7 @@ class Requests:
         self._check_bytes(batch.nbytes + key_bytes)
         at = operation.inputs.index("key")
         named = NamedBatch(batch.key, items, batch.inputs, at, keys, indices, refused)
-        return Prepared(named, read_priority(request.priority), refused, columns_digest=digest)
+        return Prepared(named, read_priority(request.priority), refused)
 
     def recover(self, request: pb.RecoverRequest | ColumnarRequest) -> Prepared:
         """Raises RequestError naming field and limit, NotServedError."""
@@ -109,14 +107,12 @@ class Requests:
         names = {"signature_encoding": "RAW_RSV", **scheme.names}
         scheme = Scheme(names, scheme.numbers, scheme.constant, False)
         batch = self._batch(resolved, scheme, items, {"input": request.input, "signature": request.signature})
-        digest = _digest("Recover", request)
         return Prepared(
             batch,
             read_priority(request.priority),
             _NO_ITEMS,
             _output_bytes(resolved),
             bool(request.address_hash),
-            digest,
         )
 
     def digest(self, request: pb.DigestRequest | ColumnarRequest) -> Prepared:
@@ -133,7 +129,6 @@ class Requests:
             read_priority(request.priority),
             _NO_ITEMS,
             _output_bytes(resolved),
-            columns_digest=_digest("Digest", request),
         )
 
     def keys(self, request: pb.RegisterKeysRequest) -> tuple[KeySet, Batch | None]:
@@ -254,11 +249,6 @@ def _column(name: str, message: pb.Column | Given, width: int | None, items: int
             f"{name}.offsets", f"missing: this encoding varies in width, so {items + 1} offsets are needed"
         )
     return Column.fixed(name, message.data, width, items, region)
-
-
-def _digest(rpc: str, request: Any) -> bytes:
-    taken = request.digest if isinstance(request, ColumnarRequest) else b""
-    return taken or request_digest(KINDS[rpc], request)
 
 
 def _indices(message: pb.Column | Given, items: int) -> Indices:

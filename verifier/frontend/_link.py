@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from verifier.api import KINDS, ColumnarRequest, RefusedError, Status, request_digest, shared_columns
+from verifier.api import KINDS, ColumnarRequest, RefusedError, RequestDigest, Status, shared_columns
 from verifier.attended import Attended
 from verifier.channel import Channel
 from verifier.frontend._messages import Answer, Call, Cancel, FromFrontEnd, Span
@@ -24,27 +24,34 @@ from verifier.v1 import verifier_pb2 as pb
 
 __all__ = ["Link"]
 
-_READERS: dict[str, Callable[[bytes], Any]] = {
-    "Verify": pb.VerifyResponse.FromString,
-    "Recover": pb.RecoverResponse.FromString,
-    "Digest": pb.DigestResponse.FromString,
-}
+_RESPONSES: dict[str, Any] = {"Verify": pb.VerifyResponse, "Recover": pb.RecoverResponse, "Digest": pb.DigestResponse}
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class _Sent:
     """A call that the core has. `future` gives the bytes of the response."""
 
-    def __init__(self, link: Link, number: int, place: tuple[int, int], read: Callable[[bytes], Any] | None) -> None:
+    def __init__(
+        self, link: Link, number: int, place: tuple[int, int], response: Any, digest: RequestDigest | None
+    ) -> None:
         self.place = place
-        self._read = read
+        self._digest = digest
+        self._response = response
+        self._parse = link.parse
         self.future: Attended[bytes] = Attended()
         self.future.attend = partial(link.reader.read_while, partial(link.is_next, number))
         self.future.add_done_callback(lambda done: link.cancel(number) if done.cancelled() else None)
 
     def answer(self) -> Any:
         body = self.future.result()
-        return body if self._read is None else self._read(body)
+        return self._response.FromString(body) if self._parse else body
+
+    def tail(self) -> bytes:
+        """What comes behind the core's bytes: fields of a message may stand in any order."""
+        if self._digest is None:
+            return b""
+        tail: bytes = self._response(columns_digest=self._digest.take()).SerializeToString()
+        return tail
 
 
 class Link:
@@ -57,7 +64,7 @@ class Link:
     def __init__(self, channel: Channel, reader: Reader, memory: Bytes, *, parse: bool = False) -> None:
         self.reader = reader
         self._channel = channel
-        self._readers: dict[str, Callable[[bytes], Any]] = _READERS if parse else {}
+        self.parse = parse
         self._memory = memory
         self._places = Places(memory.size)
         self._ids = itertools.count()
@@ -78,15 +85,14 @@ class Link:
         sizes = [aligned(len(g.data)) + aligned(len(g.offsets)) for g in request.columns.values()]
         place = self._places.take(sum(sizes), patient, deadline)
         number = next(self._ids)
-        sent = _Sent(self, number, place, self._readers.get(rpc))
+        # Where some lie in a client's memory, which is not mapped here, the digest is the core's to take.
+        digest = None if shared_columns(request.message) else RequestDigest(KINDS[rpc], request)
+        sent = _Sent(self, number, place, _RESPONSES[rpc], digest)
         try:
             spans = self._write(request, place[0])
             message = request.message.SerializeToString()
             begin, end = place
-            # Taken here, where the columns are in the caches, and in as many processes as there are front ends.
-            # Not where some lie in a client's memory, which is not mapped here.
-            digest = b"" if shared_columns(request.message) else request_digest(KINDS[rpc], request)
-            call = Call(number, rpc, message, spans, begin, end - begin, deadline, caller, digest)
+            call = Call(number, rpc, message, spans, begin, end - begin, deadline, caller, digest is not None)
             with self._lock:
                 self._sent[number] = sent
             self.send(call)
@@ -95,6 +101,8 @@ class Link:
                 self._sent.pop(number, None)
             self._places.give_back(place)
             raise
+        if digest is not None:
+            digest.take()  # while the core works, and where the columns are in the caches
         return sent
 
     def _write(self, request: ColumnarRequest, at: int) -> tuple[Span, ...]:
@@ -136,9 +144,9 @@ class Link:
             outcome = RefusedError(Status(code, answer.message, answer.field, answer.retry_after_s))
         elif answer.body_bytes:
             begin = sent.place[0]
-            outcome = self._memory[begin : begin + answer.body_bytes].tobytes()
+            outcome = b"".join((self._memory[begin : begin + answer.body_bytes].data, sent.tail()))
         else:
-            outcome = answer.body
+            outcome = answer.body + sent.tail()
         self._places.give_back(sent.place)
         if not sent.future.set_running_or_notify_cancel():
             return

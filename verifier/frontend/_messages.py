@@ -43,7 +43,7 @@ class Call(msgspec.Struct, tag=1, array_like=True, frozen=True):
     nbytes: int
     deadline: float | None  # time.monotonic(), which is the machine's and so both processes'
     caller: str
-    digest: bytes = b""  # of the columns that came; empty where some lie in a client's memory
+    digested: bool = False  # the front end puts the columns' digest into the answer
 
 
 class Cancel(msgspec.Struct, tag=2, array_like=True, frozen=True):

@@ -136,6 +136,7 @@ class Session:
                 deadline=call.deadline,
                 caller=call.caller,
                 released=lambda: self._released(entry),
+                digested=call.digested,
             )
         except Exception as error:
             self._region.release()
@@ -169,7 +170,7 @@ class Session:
             columns[span.name] = Given(data, offsets, self._region)
         message: Any = kind.message()
         message.MergeFromString(call.message)
-        return ColumnarRequest(message, columns, call.digest)
+        return ColumnarRequest(message, columns)
 
     def _bytes(self, begin: int, nbytes: int) -> memoryview:
         if not 0 <= begin <= begin + nbytes <= self._region.nbytes:
