@@ -5,7 +5,7 @@
 Cases: transport-null (gRPC streams, the null plugin), grpc-e2e-sm2, shm-null and shm-e2e-sm2 (columns in the clients'
 shared memory), request-8192-added-latency (seconds of one request beyond its time on the device, at half load; -shm:
 with its columns in shared memory), and request-8192-transport-latency (the same bytes to a gRPC server in Python that
-looks at nothing: the floor of what does not lie in shared memory).
+looks at nothing; -shm: as many as name them). Added latencies less those stand in `settings.beyond_transport_s`.
 Clients are processes of their own, one for each front end unless --clients says otherwise, each with a channel of its
 own and --depth requests of --items in flight. Requests are written once, before any clock starts: client_call.py says
 what writing one costs a caller. CPU seconds a GB of each role stand in `settings`: on a machine that others use, too,
@@ -43,6 +43,7 @@ VERIFIER = f"/{pb.DESCRIPTOR.services_by_name['Verifier'].full_name}"
 ROOT = Path(__file__).parents[1]
 NULL = ROOT / "bench" / "null_plugin"
 BYTES = 32 + 64 + 64  # of an item's columns
+REQUEST_BYTES = {"grpc": 8192 * BYTES, "shm": 128}
 WAIT_S = 120
 
 
@@ -57,7 +58,9 @@ def main() -> None:
         echo()
         return
     device = next(device for device in list_devices() if device.id == options.device)
-    keep(options, transport_latency(device))
+    floors = {way: transport_latency(device, way) for way in REQUEST_BYTES}
+    for floor in floors.values():
+        keep(options, floor)
     for processes in options.processes:
         for plugin in options.plugins:
             with running(options.device, plugin, processes) as daemon:
@@ -81,7 +84,7 @@ def main() -> None:
                         flush=True,
                     )
                 for way in ("grpc", "shm"):
-                    keep(options, latency(daemon, options, device, processes, plugin, way))
+                    keep(options, latency(daemon, options, device, processes, plugin, way, floors[way].rate))
 
 
 def keep(options: argparse.Namespace, made: Record) -> None:
@@ -232,7 +235,13 @@ def check(answer: pb.VerifyResponse, items: int, expected: np.ndarray) -> None:
 
 
 def latency(
-    daemon: Daemon, options: argparse.Namespace, device: DeviceInfo, processes: int, plugin: str, way: str
+    daemon: Daemon,
+    options: argparse.Namespace,
+    device: DeviceInfo,
+    processes: int,
+    plugin: str,
+    way: str,
+    transport_s: float,
 ) -> Record:
     """Seconds that a request of 8,192 items takes beyond its copies and kernels, requests coming at half the rate
     at which one after the other can be served."""
@@ -252,7 +261,9 @@ def latency(
         added.append(seconds - answer.timings.device_ns / 1e9)
         time.sleep(took)
     case = "request-8192-added-latency" + ("-shm" if way == "shm" else "") + ("-null" if plugin == "null" else "")
-    return latency_record(device, case, added, processes)
+    made = latency_record(device, case, added, processes)
+    made.settings["beyond_transport_s"] = made.rate - transport_s
+    return made
 
 
 def echo() -> None:
@@ -266,21 +277,23 @@ def echo() -> None:
     sys.stdin.readline()
 
 
-def transport_latency(device: DeviceInfo) -> Record:
-    """Seconds of a unary call with the bytes of 8,192 items to a server in a process of its own."""
+def transport_latency(device: DeviceInfo, way: str) -> Record:
+    """Seconds of a unary call to a server in a process of its own, with as many bytes as a request of 8,192 items has
+    that way."""
     command = [sys.executable, __file__, "--echo"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         channel = grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}", CHANNEL_OPTIONS)
         ask = channel.unary_unary("/Echo/Ask")
-        request, seconds = bytes(8192 * BYTES), []
+        request, seconds = bytes(REQUEST_BYTES[way]), []
         for _ in range(300):
             begun = time.monotonic()
             ask(request, timeout=WAIT_S, wait_for_ready=True)
             seconds.append(time.monotonic() - begun)
             time.sleep(seconds[-1])
         process.kill()
-    return latency_record(device, "request-8192-transport-latency", seconds[3:], 1)
+    case = "request-8192-transport-latency" + ("-shm" if way == "shm" else "")
+    return latency_record(device, case, seconds[3:], 1)
 
 
 def latency_record(device: DeviceInfo, case: str, seconds: Sequence[float], processes: int) -> Record:

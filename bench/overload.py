@@ -1,10 +1,11 @@
 """Four times the peak for a minute: what is served, how fast the rest is refused, and what consensus notices.
 
     python bench/overload.py --device cpu
-    python bench/overload.py --device cuda:0 --items 8192
+    python bench/overload.py --device cuda:0 --items 65536 --processes 6 --shared-memory --set server.processes=5
 
 First the peak: callers that wait for each answer before the next request. Then callers that send at --times that rate
-without waiting, while another sends small consensus requests, alone before and among them then. Every answer is
+without waiting, while another sends small consensus requests, alone before and among them then. With --shared-memory
+their columns lie in memory that the daemon reads in place: four times a GPU's peak passes no socket. Every answer is
 compared bit for bit. Results go to bench/results/ as JSON lines; exit status 1 where anything accepted was lost.
 """
 
@@ -33,6 +34,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration")]
 from _daemon_process import DaemonProcess  # noqa: E402
 from _load import SAMPLES, Sample  # noqa: E402
 
+from node_adapter.client import CHANNEL_OPTIONS, SharedMemory  # noqa: E402
 from verifier.bench.processes import children, open_files, private_bytes  # noqa: E402
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
@@ -55,6 +57,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--processes", type=int, default=2, help="clients that send without waiting")
     parser.add_argument("--queue-s", type=float, default=2.0, help="scheduling.queue_s of the daemon")
+    parser.add_argument("--shared-memory", action="store_true", help="columns lie in the clients' memory")
     parser.add_argument("--set", action="append", default=[], help="another setting of the daemon")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "overload.jsonl")
     parser.add_argument("--client", help=argparse.SUPPRESS)
@@ -85,10 +88,27 @@ class Client:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self.samples = [SAMPLES[settings["plugin"]](settings["items"], settings["seed"] + i) for i in range(4)]
-        options = [("grpc.use_local_subchannel_pool", 1)]
+        self.requests = [sample.request for sample in self.samples]
+        self.memory: SharedMemory | None = None
+        if settings["memory"]:
+            self.share(settings["memory"])
+        options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         self.stub = rpc.VerifierStub(grpc.insecure_channel(settings["address"], options))
         self.rows: list[tuple[float, float, int]] = []
         self.problems: list[str] = []
+
+    def share(self, address: str) -> None:
+        """Puts the columns into memory that is registered with the daemon."""
+        fields = ("input", "signature", "key")
+        columns = [getattr(request, name) for request in self.requests for name in fields if request.HasField(name)]
+        self.memory = SharedMemory(address, sum(len(column.data) for column in columns))
+        at = 0
+        for column in columns:
+            place = self.memory.array[at : at + len(column.data)]
+            place[:] = np.frombuffer(column.data, np.uint8)
+            at += place.size
+            column.ClearField("data")
+            column.shared_data.CopyFrom(self.memory.place_of(place))
 
     def run(self) -> None:
         """Warms the channel, says so, waits for the word, sends, and prints what came of it."""
@@ -129,7 +149,7 @@ class Client:
         """One request, judged."""
         sample = self.samples[number % len(self.samples)]
         request = pb.VerifyRequest()
-        request.CopyFrom(sample.request)
+        request.CopyFrom(self.requests[number % len(self.requests)])
         request.request_id, request.priority = number, self.settings["priority"]
         begun = time.monotonic()
         try:
@@ -159,6 +179,7 @@ class Clients:
         for number, group in enumerate(groups):
             settings = {
                 "address": address,
+                "memory": memory_of(folder) if options.shared_memory else "",
                 "plugin": options.plugin,
                 "items": options.items,
                 "seed": 1000 * number,
@@ -193,6 +214,11 @@ class Clients:
             rows = np.load(settings["path"])
             found.append(Calls(rows[:, 0], rows[:, 1], rows[:, 2].astype(int)))
         return found
+
+
+def memory_of(folder: Path) -> str:
+    """Where the daemon takes clients' memory."""
+    return f"unix:{folder / 'memory.sock'}"
 
 
 def together(calls: list[Calls]) -> Calls:
@@ -237,7 +263,10 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        settings = [f"scheduling.queue_s={options.queue_s}", "scheduling.caller_share=1.0", *options.set]
+        settings = [f"scheduling.queue_s={options.queue_s}", "scheduling.caller_share=1.0"]
+        if options.shared_memory:
+            settings += ["shared_memory.enabled=true", f"shared_memory.listen={memory_of(folder)}"]
+        settings += options.set
         daemon = DaemonProcess(folder, [str(plugin)], *settings, devices=(options.device,), cache=None)
         try:
             short = min(15.0, options.seconds)
@@ -306,7 +335,7 @@ def conclude(
         device,
         options.items,
         [served],
-        includes=("gRPC", "transfer", "parsing"),
+        includes=("shared memory" if options.shared_memory else "gRPC", "transfer", "parsing"),
         limit=("the peak of callers that wait", peak),
         settings={**found, **load_average()},
     )
