@@ -189,8 +189,8 @@ class AsyncVerifierClient:
 
     async def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = await self._ask(job, timeout_s)
-        missing = np.flatnonzero(~result.decided)
-        if missing.size and self._fallback and job.portable:
+        if self._fallback and job.portable and result.missing:
+            missing = np.flatnonzero(~result.decided)
             fallback = self._fallback
             later = await asyncio.to_thread(lambda: fallback()._ask(job.only(missing), None))
             result = merge(result, missing, later)
@@ -208,9 +208,9 @@ class AsyncVerifierClient:
         self._connections.refresh()
         doubtful: set[Replica] = set()
         result = await self._fly(job, limits, deadline, frozenset(), doubtful)
-        missing = np.flatnonzero(~result.decided)
         elsewhere = doubtful and self._connections.replicas.elsewhere(doubtful)
-        if missing.size and elsewhere and time.monotonic() < deadline:
+        if elsewhere and result.missing and time.monotonic() < deadline:
+            missing = np.flatnonzero(~result.decided)
             later = await self._fly(job.only(missing), limits, deadline, frozenset(doubtful), set())
             result = merge(result, missing, later)
         return result

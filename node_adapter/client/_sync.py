@@ -252,8 +252,8 @@ class VerifierClient:
 
     def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = self._ask(job, timeout_s)
-        missing = np.flatnonzero(~result.decided)
-        if missing.size and self._fallback and job.portable:
+        if self._fallback and job.portable and result.missing:
+            missing = np.flatnonzero(~result.decided)
             result = merge(result, missing, self._fallback()._ask(job.only(missing), None))
         result = job.finish(result)
         if not allow_undecided:
@@ -268,13 +268,9 @@ class VerifierClient:
             return job.failed(Chunk(0, job.items), error)
         self._connections.refresh()
         result, doubtful = self._fly(job, limits, deadline, frozenset())
-        missing = np.flatnonzero(~result.decided)
-        if (
-            missing.size
-            and doubtful
-            and self._connections.replicas.elsewhere(doubtful)
-            and time.monotonic() < deadline
-        ):
+        elsewhere = doubtful and self._connections.replicas.elsewhere(doubtful)
+        if elsewhere and result.missing and time.monotonic() < deadline:
+            missing = np.flatnonzero(~result.decided)
             later, _ = self._fly(job.only(missing), limits, deadline, doubtful)
             result = merge(result, missing, later)
         return result
