@@ -144,12 +144,13 @@ class Job(Generic[R]):
                 told += [b"", b""]
                 continue
             data, offsets = column.views(chunk.start, chunk.stop)
-            told += [data.data, offsets]
+            view = data.data
+            told += (view, offsets)
             place = memory.place_of(data) if memory else None
             if place is not None:
                 getattr(request, name).CopyFrom(pb.Column(shared_data=place, offsets=offsets))
             elif data.size or offsets:
-                parts += column_field(request, name, data.data, offsets)
+                parts += column_field(request, name, view, offsets)
         if self.method == "Verify":
             told.append(self.table)
         return Sent(b"".join((request.SerializeToString(), *parts)), request_id, chunk, columns_digest(*told))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -105,28 +106,41 @@ class Scheme:
 
     def width(self, column: str) -> int | None:
         """Bytes of one value of a column, or None where values vary in width."""
-        return fixed_width(
-            column,
-            {
-                "input_kind": self.input_kind.name,
-                "signature_encoding": self.signature_encoding.name,
-                "key_encoding": self.key_encoding.name,
-                "digest_bytes": self.digest_bytes,
-            },
-        )
+        return _width(self, column)
 
     def message(self) -> Any:
-        """The contract's message."""
-        scheme = pb.Scheme(
-            algorithm=int(self.algorithm),
-            input_kind=int(self.input_kind),
-            signature_encoding=int(self.signature_encoding),
-            key_encoding=int(self.key_encoding),
-            low_s=int(self.low_s),
-            hash=int(self.hash),
-            digest_bytes=self.digest_bytes,
-            plugin=self.plugin,
-        )
-        if self.sm2_user_id is not None:
-            scheme.sm2_user_id = self.sm2_user_id
-        return scheme
+        """The contract's message. All who ask for it get the same one: it is not to be changed."""
+        return _message(self)
+
+
+# A caller has few schemes, and asks for their widths and their message with every batch.
+
+
+@functools.lru_cache(256)
+def _width(scheme: Scheme, column: str) -> int | None:
+    return fixed_width(
+        column,
+        {
+            "input_kind": scheme.input_kind.name,
+            "signature_encoding": scheme.signature_encoding.name,
+            "key_encoding": scheme.key_encoding.name,
+            "digest_bytes": scheme.digest_bytes,
+        },
+    )
+
+
+@functools.lru_cache(256)
+def _message(scheme: Scheme) -> Any:
+    message = pb.Scheme(
+        algorithm=int(scheme.algorithm),
+        input_kind=int(scheme.input_kind),
+        signature_encoding=int(scheme.signature_encoding),
+        key_encoding=int(scheme.key_encoding),
+        low_s=int(scheme.low_s),
+        hash=int(scheme.hash),
+        digest_bytes=scheme.digest_bytes,
+        plugin=scheme.plugin,
+    )
+    if scheme.sm2_user_id is not None:
+        message.sm2_user_id = scheme.sm2_user_id
+    return message

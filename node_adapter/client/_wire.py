@@ -18,8 +18,6 @@ add_servicer: Any = verifier_pb2_grpc.add_VerifierServicer_to_server
 _GeneratedStub: Any = verifier_pb2_grpc.VerifierStub
 
 _SERVICE = verifier_pb2.DESCRIPTOR.services_by_name["Verifier"]
-_COLUMN = verifier_pb2.Column.DESCRIPTOR.fields_by_name
-_BYTES = 2  # the wire type of what has a length
 _COLUMNAR = ("Verify", "Recover", "Digest")
 
 
@@ -42,24 +40,28 @@ new_stub: Any = _Stub
 
 def column_field(request: Any, name: str, data: memoryview, offsets: bytes) -> list[bytes | memoryview]:
     """The bytes of a request's field `name`, a Column of these data and offsets, in parts to be joined."""
-    parts: list[bytes | memoryview] = []
-    if data.nbytes:
-        parts += [_head(_COLUMN["data"].number, data.nbytes), data]
-    if offsets:
-        parts += [_head(_COLUMN["offsets"].number, len(offsets)), offsets]
-    size = sum(memoryview(part).nbytes for part in parts)
-    return [_head(request.DESCRIPTOR.fields_by_name[name].number, size), *parts]
-
-
-def _head(number: int, nbytes: int) -> bytes:
-    """A field's tag and length."""
-    return _varint(number << 3 | _BYTES) + _varint(nbytes)
+    size = data.nbytes
+    head = _DATA + _varint(size) if size else b""
+    tail = _OFFSETS + _varint(len(offsets)) if offsets else b""
+    size += len(head) + len(tail) + len(offsets)
+    return [_TAGS[type(request)][name] + _varint(size) + head, data, tail, offsets]
 
 
 def _varint(value: int) -> bytes:
-    out = bytearray()
+    if value < 1 << 7:
+        return bytes((value,))
+    out = []
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def _tags(message: Any) -> dict[str, bytes]:
+    """What stands before the length of each field that has one, by the field's name."""
+    return {field.name: _varint(field.number << 3 | 2) for field in message.DESCRIPTOR.fields}
+
+
+_TAGS = {message: _tags(message) for message in (pb.VerifyRequest, pb.RecoverRequest, pb.DigestRequest)}
+_DATA, _OFFSETS = _tags(pb.Column)["data"], _tags(pb.Column)["offsets"]
