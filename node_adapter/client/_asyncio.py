@@ -202,7 +202,7 @@ class AsyncVerifierClient:
     async def _ask(self, job: Job[R], timeout_s: float | None) -> R:
         deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         try:
-            limits = await self.limits(max(0.0, deadline - time.monotonic()))
+            limits = self._limits or await self.limits(max(0.0, deadline - time.monotonic()))
         except UndecidedError as error:
             return job.failed(Chunk(0, job.items), error)
         self._connections.refresh()

@@ -18,6 +18,8 @@ Values: TypeAlias = "Column | npt.NDArray[np.uint8] | bytes | bytearray | memory
 """One field of all items: a list of bytes, one buffer or uint8 array of fixed-width values, an (items, width)
 array, or a column packed before."""
 
+_WIRE = np.dtype("<u4")  # of offsets
+
 # Padding variable values for the comparison may not take more memory than this.
 _MAX_UNIQUE_BYTES = 256 << 20
 
@@ -60,7 +62,7 @@ class Column:
         first, last = int(offsets[0]), int(offsets[-1])
         if first:
             offsets = offsets - first
-        return self.data[first:last], offsets.astype("<u4").tobytes()
+        return self.data[first:last], offsets.astype(_WIRE).tobytes()
 
 
 def pack(name: str, values: Values, width: int | None, items: int | None = None) -> Column:

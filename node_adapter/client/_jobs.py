@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -66,8 +66,7 @@ class Limits:
     preferred_items: int
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """The items `start` to `stop` of a job: one request."""
 
     start: int
@@ -79,8 +78,7 @@ class Chunk:
         return self.stop - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """A request's bytes, and what its answer must bear to be its answer."""
 
     request: bytes
@@ -110,19 +108,22 @@ class Job(Generic[R]):
 
     def chunks(self, limits: Limits, chunk_items: int | None, chunk_bytes: int) -> list[Chunk]:
         """Cuts the job so that each request keeps the daemon's limits. Raises RequestError for an item over them."""
+        items = self.items
         most_items = min(limits.max_items, chunk_items or limits.preferred_items or limits.max_items)
-        tails = 4 * sum(column.offsets is not None for column in self.columns.values())  # each chunk's last offsets
         hard = min(limits.max_batch_bytes, limits.max_message_bytes - _FRAME_BYTES) - len(self.table)
-        nbytes = sum(column.nbytes for column in self.columns.values())
-        if 0 < self.items <= most_items and nbytes + self.named_bytes * self.items <= min(chunk_bytes, hard - tails):
-            return [Chunk(0, self.items)]
+        tails, held_bytes = 0, self.named_bytes * items
+        for column in self.columns.values():
+            tails += 0 if column.offsets is None else 4  # each chunk's last offset
+            held_bytes += column.nbytes
+        if 0 < items <= most_items and held_bytes <= min(chunk_bytes, hard - tails):
+            return [Chunk(0, items)]
         sent = np.sum([column.ends() for column in self.columns.values()], axis=0)
-        held = sent + self.named_bytes * np.arange(self.items + 1)
+        held = sent + self.named_bytes * np.arange(items + 1)
         chunks = []
         start = 0
-        while start < self.items:
+        while start < items:
             stop = min(_last(sent, start, chunk_bytes), _last(held, start, hard - tails))
-            stop = min(max(stop, start + 1), start + most_items, self.items)
+            stop = min(max(stop, start + 1), start + most_items, items)
             size = int(held[stop] - held[start]) + tails
             if size > hard:
                 raise RequestError("columns", f"item {start} has {size} bytes; the daemon's limit is {hard} a batch")

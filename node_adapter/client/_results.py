@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,7 @@ Bytes = npt.NDArray[np.uint8]
 _VALID, _INVALID, _UNDECIDED = int(Code.VALID), int(Code.INVALID), int(Code.UNDECIDED)
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(NamedTuple):
     """Who answered one chunk, and in which time (nanoseconds, as the daemon measured them)."""
 
     items: int
