@@ -65,6 +65,10 @@ class Transaction:
 
     def body(self) -> bytes:
         """The bytes that are signed: magic, then all fields big-endian, then the payload behind its length."""
+        return self._body
+
+    @cached_property
+    def _body(self) -> bytes:
         fields = (self.chain, self.nonce, self.key, self.recipient, self.amount, len(self.payload))
         return _HEAD.pack(_MAGIC, *fields) + self.payload
 
@@ -90,7 +94,9 @@ class Transaction:
             raise ChainError(
                 f"a signature of {len(data) - end} bytes at byte {end}; the limit is {MAX_SIGNATURE_BYTES}"
             )
-        return cls(chain, nonce, key, recipient, amount, data[_HEAD.size : end], data[end:])
+        transaction = cls(chain, nonce, key, recipient, amount, data[_HEAD.size : end], data[end:])
+        transaction.__dict__["_body"] = data[:end]  # as it would be encoded: every field has one encoding
+        return transaction
 
     @cached_property
     def sender(self) -> bytes:

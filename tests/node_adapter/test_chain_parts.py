@@ -151,7 +151,9 @@ def test_bodies_differ_wherever_a_field_differs():
 
 def test_what_a_client_sends_is_read_back(pool):
     for entry in pool.entries:
-        assert Transaction.decoded(entry.transaction.encoded()) == entry.transaction
+        read = Transaction.decoded(entry.transaction.encoded())
+        assert read == entry.transaction
+        assert read.body() == replace(read).body() == entry.transaction.body()  # as read, and encoded anew
 
 
 @pytest.mark.parametrize(
