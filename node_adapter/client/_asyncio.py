@@ -24,10 +24,9 @@ from node_adapter.client._jobs import (
     Limits,
     digest_job,
     recover_job,
-    register_request,
-    registered,
     verify_job,
 )
+from node_adapter.client._registration import register_request, registered
 from node_adapter.client._replicas import Replica
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
@@ -189,7 +188,7 @@ class AsyncVerifierClient:
 
     async def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = await self._ask(job, timeout_s)
-        if self._fallback and job.portable and result.missing:
+        if self._fallback and job.portable and not result.whole:
             missing = np.flatnonzero(~result.decided)
             fallback = self._fallback
             later = await asyncio.to_thread(lambda: fallback()._ask(job.only(missing), None))
@@ -209,7 +208,7 @@ class AsyncVerifierClient:
         doubtful: set[Replica] = set()
         result = await self._fly(job, limits, deadline, frozenset(), doubtful)
         elsewhere = doubtful and self._connections.replicas.elsewhere(doubtful)
-        if elsewhere and result.missing and time.monotonic() < deadline:
+        if elsewhere and not result.whole and time.monotonic() < deadline:
             missing = np.flatnonzero(~result.decided)
             later = await self._fly(job.only(missing), limits, deadline, frozenset(doubtful), set())
             result = merge(result, missing, later)

@@ -52,9 +52,9 @@ class Result:
         return cast(Bools, self.codes != _UNDECIDED)
 
     @property
-    def missing(self) -> int:
-        """How many items no device decided."""
-        return self.codes.size - int(np.count_nonzero(self.codes))
+    def whole(self) -> bool:
+        """Whether a device decided every item."""
+        return int(np.count_nonzero(self.codes)) == self.codes.size  # UNDECIDED is 0
 
     @property
     def problems(self) -> tuple[npt.NDArray[np.intp], Bytes]:
@@ -74,9 +74,9 @@ class Result:
 
     def raise_for_undecided(self) -> None:
         """Raises the first failure, or UndecidedError, if any item has no verdict. The error holds this result."""
-        missing = self.missing
-        if not missing:
+        if self.whole:
             return
+        missing = len(self) - int(np.count_nonzero(self.codes))
         if self.failures:
             first = self.failures[0]
             error = type(first)(f"{missing} of {len(self)} items are undecided: {first}")

@@ -99,24 +99,36 @@ class Scheme:
     plugin: str = ""
 
     def __post_init__(self) -> None:
-        if self.sm2_user_id is not None and len(self.sm2_user_id) > MAX_SM2_USER_ID_BYTES:
+        if self.sm2_user_id is None:
+            return
+        if len(self.sm2_user_id) > MAX_SM2_USER_ID_BYTES:
             raise RequestError(
                 "scheme.sm2_user_id", f"{len(self.sm2_user_id)} bytes; the limit is {MAX_SM2_USER_ID_BYTES}"
             )
+        object.__setattr__(self, "sm2_user_id", bytes(self.sm2_user_id))  # a scheme is a key of caches
 
     def width(self, column: str) -> int | None:
         """Bytes of one value of a column, or None where values vary in width."""
         return _width(self, column)
 
     def message(self) -> Any:
-        """The contract's message. All who ask for it get the same one: it is not to be changed."""
-        return _message(self)
+        """The contract's message."""
+        scheme = pb.Scheme(
+            algorithm=int(self.algorithm),
+            input_kind=int(self.input_kind),
+            signature_encoding=int(self.signature_encoding),
+            key_encoding=int(self.key_encoding),
+            low_s=int(self.low_s),
+            hash=int(self.hash),
+            digest_bytes=self.digest_bytes,
+            plugin=self.plugin,
+        )
+        if self.sm2_user_id is not None:
+            scheme.sm2_user_id = self.sm2_user_id
+        return scheme
 
 
-# A caller has few schemes, and asks for their widths and their message with every batch.
-
-
-@functools.lru_cache(256)
+@functools.lru_cache(256)  # asked with every batch, of few schemes
 def _width(scheme: Scheme, column: str) -> int | None:
     return fixed_width(
         column,
@@ -127,20 +139,3 @@ def _width(scheme: Scheme, column: str) -> int | None:
             "digest_bytes": scheme.digest_bytes,
         },
     )
-
-
-@functools.lru_cache(256)
-def _message(scheme: Scheme) -> Any:
-    message = pb.Scheme(
-        algorithm=int(scheme.algorithm),
-        input_kind=int(scheme.input_kind),
-        signature_encoding=int(scheme.signature_encoding),
-        key_encoding=int(scheme.key_encoding),
-        low_s=int(scheme.low_s),
-        hash=int(scheme.hash),
-        digest_bytes=scheme.digest_bytes,
-        plugin=scheme.plugin,
-    )
-    if scheme.sm2_user_id is not None:
-        message.sm2_user_id = scheme.sm2_user_id
-    return message

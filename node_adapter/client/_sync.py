@@ -23,10 +23,9 @@ from node_adapter.client._jobs import (
     Limits,
     digest_job,
     recover_job,
-    register_request,
-    registered,
     verify_job,
 )
+from node_adapter.client._registration import register_request, registered
 from node_adapter.client._replicas import Replica
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
@@ -252,7 +251,7 @@ class VerifierClient:
 
     def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = self._ask(job, timeout_s)
-        if self._fallback and job.portable and result.missing:
+        if self._fallback and job.portable and not result.whole:
             missing = np.flatnonzero(~result.decided)
             result = merge(result, missing, self._fallback()._ask(job.only(missing), None))
         result = job.finish(result)
@@ -269,7 +268,7 @@ class VerifierClient:
         self._connections.refresh()
         result, doubtful = self._fly(job, limits, deadline, frozenset())
         elsewhere = doubtful and self._connections.replicas.elsewhere(doubtful)
-        if elsewhere and result.missing and time.monotonic() < deadline:
+        if elsewhere and not result.whole and time.monotonic() < deadline:
             missing = np.flatnonzero(~result.decided)
             later, _ = self._fly(job.only(missing), limits, deadline, doubtful)
             result = merge(result, missing, later)

@@ -11,14 +11,16 @@ from typing import Any
 
 from verifier.v1 import verifier_pb2, verifier_pb2_grpc
 
-__all__ = ["add_servicer", "column_field", "new_stub", "pb"]
+__all__ = ["REQUESTS", "add_servicer", "column_field", "new_stub", "pb"]
 
 pb: Any = verifier_pb2
 add_servicer: Any = verifier_pb2_grpc.add_VerifierServicer_to_server
 _GeneratedStub: Any = verifier_pb2_grpc.VerifierStub
 
 _SERVICE = verifier_pb2.DESCRIPTOR.services_by_name["Verifier"]
-_COLUMNAR = ("Verify", "Recover", "Digest")
+
+# The messages of the calls that send columns.
+REQUESTS: dict[str, Any] = {"Verify": pb.VerifyRequest, "Recover": pb.RecoverRequest, "Digest": pb.DigestRequest}
 
 
 class _Stub:
@@ -26,7 +28,7 @@ class _Stub:
 
     def __init__(self, channel: Any) -> None:
         self._generated = _GeneratedStub(channel)
-        for name in _COLUMNAR:
+        for name in REQUESTS:
             answer = getattr(pb, _SERVICE.methods_by_name[name].output_type.name)
             method = f"/{_SERVICE.full_name}/{name}"
             setattr(self, name, channel.unary_unary(method, response_deserializer=answer.FromString))
@@ -38,19 +40,17 @@ class _Stub:
 new_stub: Any = _Stub
 
 
-def column_field(request: Any, name: str, data: memoryview, offsets: bytes) -> list[bytes | memoryview]:
-    """The bytes of a request's field `name`, a Column of these data and offsets, in parts to be joined."""
+def column_field(method: str, name: str, data: memoryview, offsets: bytes) -> list[bytes | memoryview]:
+    """The bytes of the field `name` of a method's request, a Column of these data and offsets, in parts."""
     size = data.nbytes
     head = _DATA + _varint(size) if size else b""
     tail = _OFFSETS + _varint(len(offsets)) if offsets else b""
     size += len(head) + len(tail) + len(offsets)
-    return [_TAGS[type(request)][name] + _varint(size) + head, data, tail, offsets]
+    return [_TAGS[method][name] + _varint(size) + head, data, tail, offsets]
 
 
 def _varint(value: int) -> bytes:
-    if value < 1 << 7:
-        return bytes((value,))
-    out = []
+    out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -63,5 +63,5 @@ def _tags(message: Any) -> dict[str, bytes]:
     return {field.name: _varint(field.number << 3 | 2) for field in message.DESCRIPTOR.fields}
 
 
-_TAGS = {message: _tags(message) for message in (pb.VerifyRequest, pb.RecoverRequest, pb.DigestRequest)}
+_TAGS = {method: _tags(request) for method, request in REQUESTS.items()}
 _DATA, _OFFSETS = _tags(pb.Column)["data"], _tags(pb.Column)["offsets"]
