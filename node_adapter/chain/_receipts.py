@@ -1,0 +1,118 @@
+"""Transactions that were received and are not verified yet: when their batch goes, and what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from node_adapter.chain._host import Handle, Host
+from node_adapter.chain._meter import Meter
+from node_adapter.chain._questions import Codes, Point, Question, ask
+from node_adapter.chain._transaction import Transaction
+from node_adapter.client import Scheme
+
+__all__ = ["Receipts", "Received", "Waits"]
+
+Received = tuple[Transaction, int]  # and the client that sent it
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long what was received waits for more: a call costs a node nearly the same for any size.
+
+    It waits `delay_s` from the first of a batch on, and no longer than until there are `enough` where the node has
+    nothing else to propose; and while `under_way` batches are at the verifier. What stays undecided is asked about
+    again after `retry_s`.
+    """
+
+    delay_s: float
+    enough: int
+    under_way: int
+    retry_s: float
+
+
+class Receipts:
+    """Gathers what arrives into batches. `use` gets each batch and its codes, `hungry` says whether the node could
+    not fill a block with what it has. All on the host's one thread."""
+
+    def __init__(
+        self,
+        host: Host,
+        scheme: Scheme,
+        waits: Waits,
+        meter: Meter,
+        *,
+        hungry: Callable[[], bool],
+        use: Callable[[Sequence[Received], Codes], None],
+    ) -> None:
+        self._host, self._scheme, self._waits, self._meter = host, scheme, waits, meter
+        self._hungry, self._use = hungry, use
+        self._stopped = False
+        self._names: set[bytes] = set()  # of those that wait, and those at the verifier
+        self._begun_s = 0.0  # when the first of those that wait came
+        self._under_way = 0
+        self._timer: Handle | None = None
+        self._begin()
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._names
+
+    @property
+    def under_way(self) -> int:
+        """Batches at the verifier."""
+        return self._under_way
+
+    def _begin(self) -> None:
+        self._waiting: list[Received] = []
+        # The batch's columns, filled while what they are filled from is in the processor's caches.
+        self._inputs: list[bytes] = []
+        self._signatures: list[bytes] = []
+        self._keys: list[bytes] = []
+
+    def add(self, received: Iterable[Received]) -> None:
+        """Takes transactions of which none is here already."""
+        if not self._waiting:
+            self._begun_s = self._host.now()
+        before = len(self._waiting)
+        self._waiting += received
+        with self._meter:
+            fresh = [transaction for transaction, _ in self._waiting[before:]]
+            self._inputs += [transaction.body() for transaction in fresh]
+            self._signatures += [transaction.signature for transaction in fresh]
+            self._keys += [transaction.key for transaction in fresh]
+            self._names.update([transaction.hash for transaction in fresh])
+        self.go()
+
+    def stop(self) -> None:
+        """Asks nothing more."""
+        self._stopped = True
+
+    def go(self) -> None:
+        """Has a batch verified if it is time."""
+        if self._stopped or not self._waiting or self._under_way >= self._waits.under_way:
+            return
+        wait_s = self._begun_s + self._waits.delay_s - self._host.now()
+        if wait_s > 0 and not (len(self._waiting) >= self._waits.enough and self._hungry()):
+            if self._timer is None:
+                self._timer = self._host.call_later(wait_s, self._due)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._under_way += 1
+        with self._meter:
+            received = self._waiting
+            question = Question(Point.RECEIPT, self._scheme, self._inputs, self._signatures, self._keys)
+            self._begin()
+        ask(self._host, question, self._waits.retry_s, lambda codes: self._answered(received, codes))
+
+    def _due(self) -> None:
+        self._timer = None
+        self.go()
+
+    def _answered(self, received: Sequence[Received], codes: Codes) -> None:
+        self._under_way -= 1
+        with self._meter:
+            self._names.difference_update([transaction.hash for transaction, _ in received])
+        self._use(received, codes)
+        self.go()
