@@ -11,8 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from statistics import fmean
+from typing import Any, Protocol
 
+import numpy as np
+
+from node_adapter.chain._call_cost import counted_s, whole_over_counted
 from node_adapter.chain._engines import Engine, Known, Library, Middleware
 from node_adapter.chain._ledger import Ledger
 from node_adapter.chain._membership import issue_members
@@ -25,6 +29,7 @@ from node_adapter.errors import AdapterError, ChainError
 __all__ = ["NodeProcess", "SocketHost", "run_node"]
 
 _MOST_BYTES = 64 << 20  # of one message
+_CALIBRATION_S = 20.0
 
 
 class _Receiver(Protocol):
@@ -118,9 +123,12 @@ class _NodeHost(SocketHost):
         super().__init__(folder, number)
         self._engine = engine
         self.refused: str | None = None  # by the engine: the node cannot go on
+        self._largest: Question | None = None
 
     def verify(self, question: Question, answer: Answer) -> None:
         """By the engine."""
+        if self._largest is None or len(question) > len(self._largest):
+            self._largest = question
         task = self._loop.create_task(self._decide(question, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -132,6 +140,17 @@ class _NodeHost(SocketHost):
             self.refused = str(error)
         else:
             answer(codes)
+
+    async def whole_over_counted(self) -> float:
+        """That of calls of the size that those so far had on average. Raises TimeoutError."""
+        if self._largest is None or not self._engine.asked:
+            return 1.0
+        async with asyncio.timeout(_CALIBRATION_S):
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            mean = round(fmean(asked.items for asked in self._engine.asked))
+            question = self._largest.only(np.arange(min(mean, len(self._largest))))
+            return await whole_over_counted(self, self._engine, question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,22 +199,27 @@ async def _run(told: NodeProcess) -> None:
     await host.listen(node)
     await host.connect(told.members + 1)  # the client listens too
     node.start()
-    begun, own = time.process_time(), time.thread_time()
+    begun, counted = time.process_time(), counted_s(engine)
     parent = os.getppid()
     while not stop.is_set() and os.getppid() == parent:  # an orphan has nobody to report to
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), 1.0)
-    cpu_s = time.process_time() - begun
-    took = {
-        "cpu_s": cpu_s,
-        # The node runs on this thread. Others there are only where gRPC has some.
-        "verifier_cpu_s": engine.cpu_s + cpu_s - (time.thread_time() - own),
+    took: dict[str, Any] = {
+        "cpu_s": time.process_time() - begun,
+        "verifier_cpu_s": counted_s(engine) - counted,
         "proposal_wait_s": sum(asked.seconds for asked in engine.asked if asked.point is Point.PROPOSAL),
         "height": ledger.height,
         "view": node.replica.view,
         "problem": node.problem or host.refused,
     }
+    beside_s = node.meter.seconds
     node.stop("the run is over")
+    if isinstance(engine, Middleware) and ledger.height:
+        try:
+            took["verifier_cpu_s"] *= await host.whole_over_counted()
+        except TimeoutError:
+            took["problem"] = took["problem"] or "its calls have no answer, so their cost is not known"
+    took["verifier_cpu_s"] += beside_s
     host.close()
     ledger.close()
     await engine.close()

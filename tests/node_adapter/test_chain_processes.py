@@ -6,20 +6,24 @@ import os
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from node_adapter.chain import _engines, make_pool
+from node_adapter.chain import _call_cost, _engines, _meter, make_pool
 from node_adapter.chain._engines import Known, _Timed
 from node_adapter.chain._messages import Blocks, Status, encode
 from node_adapter.chain._process import SocketHost, _NodeHost
+from node_adapter.chain._questions import Point, Question
+from node_adapter.chain._transaction import TRANSACTION_SCHEME
 from node_adapter.chain.experiment import Measured, cpu_s, library_cost_s, measure, predicted_gain
 from node_adapter.client import Algorithm
 from node_adapter.errors import ChainError, DeadlineError
 from verifier.bench.records import append_records, read_records
 from verifier.cli import _chain_bench as bench
 from verifier.cli import chain as cli
+from verifier.model import Code
 
 
 class Ears:
@@ -157,6 +161,58 @@ def test_the_time_of_a_call_is_that_of_its_steps(monkeypatch):
         assert engine.cpu_s == 5 + 3 + 8
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_the_cost_of_calls_is_that_of_all_that_the_process_does_for_them(monkeypatch):
+    """An engine counts 2 s of a call, gRPC's threads take 1 s, and 3 s more go by on the node's thread."""
+    process = thread = 0.0
+    clocks = {"process_time": lambda: process, "thread_time": lambda: thread, "perf_counter": time.perf_counter}
+    monkeypatch.setattr(_call_cost, "time", SimpleNamespace(**clocks))
+    question = Question(Point.RECEIPT, TRANSACTION_SCHEME, [b"", b""], [b"", b""], [b"", b""])
+
+    class Host:
+        engine, left = Known(), 1
+
+        def verify(self, question, answer):
+            nonlocal process, thread
+            self.engine.cpu_s += 2
+            thread += 5
+            process += 6
+            codes = np.full(len(question), Code.UNDECIDED if self.left else Code.VALID, np.uint8)
+            self.left = max(0, self.left - 1)
+            asyncio.get_running_loop().call_soon(answer, codes)
+
+        def call_later(self, delay_s, callback):
+            return asyncio.get_running_loop().call_soon(callback)
+
+    async def run():
+        assert await _call_cost.whole_over_counted(Host(), Host.engine, question) == 6 / 3
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_where_nothing_is_counted_nothing_is_added(tmp_path):
+    async def run():
+        host = _NodeHost(tmp_path, 0, Known())
+        assert await host.whole_over_counted() == 1, "nothing was asked"
+        answers = []
+        host.verify(Question(Point.RECEIPT, TRANSACTION_SCHEME, [b""], [b""], [b""]), answers.append)
+        await until(lambda: answers)
+        assert await host.whole_over_counted() >= 1
+        host.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_meter_sums_what_it_encloses(monkeypatch):
+    now = iter([1.0, 3.0, 10.0, 14.0])
+    monkeypatch.setattr(_meter, "time", SimpleNamespace(thread_time=lambda: next(now)))
+    meter = _meter.Meter()
+    with meter:
+        pass
+    with pytest.raises(ValueError, match="inside"), meter:
+        raise ValueError("inside")
+    assert meter.seconds == 2 + 4
 
 
 def test_the_library_costs_something(tmp_path):
