@@ -207,6 +207,8 @@ async def _run(told: NodeProcess) -> None:
     took: dict[str, Any] = {
         "cpu_s": time.process_time() - begun,
         "verifier_cpu_s": counted_s(engine) - counted,
+        "calls": len(engine.asked),
+        "asked": sum(asked.items for asked in engine.asked),
         "proposal_wait_s": sum(asked.seconds for asked in engine.asked if asked.point is Point.PROPOSAL),
         "height": ledger.height,
         "view": node.replica.view,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from node_adapter.chain._host import Handle, Host
@@ -52,7 +52,7 @@ class Receipts:
         self._begun_s = 0.0  # when the first of those that wait came
         self._under_way = 0
         self._timer: Handle | None = None
-        self._begin()
+        self._waiting: list[Received] = []
 
     def __contains__(self, name: bytes) -> bool:
         return name in self._names
@@ -62,25 +62,13 @@ class Receipts:
         """Batches at the verifier."""
         return self._under_way
 
-    def _begin(self) -> None:
-        self._waiting: list[Received] = []
-        # The batch's columns, filled while what they are filled from is in the processor's caches.
-        self._inputs: list[bytes] = []
-        self._signatures: list[bytes] = []
-        self._keys: list[bytes] = []
-
-    def add(self, received: Iterable[Received]) -> None:
+    def add(self, received: Collection[Received]) -> None:
         """Takes transactions of which none is here already."""
         if not self._waiting:
             self._begun_s = self._host.now()
-        before = len(self._waiting)
         self._waiting += received
         with self._meter:
-            fresh = [transaction for transaction, _ in self._waiting[before:]]
-            self._inputs += [transaction.body() for transaction in fresh]
-            self._signatures += [transaction.signature for transaction in fresh]
-            self._keys += [transaction.key for transaction in fresh]
-            self._names.update([transaction.hash for transaction in fresh])
+            self._names.update([transaction.hash for transaction, _ in received])
         self.go()
 
     def stop(self) -> None:
@@ -101,9 +89,10 @@ class Receipts:
             self._timer = None
         self._under_way += 1
         with self._meter:
-            received = self._waiting
-            question = Question(Point.RECEIPT, self._scheme, self._inputs, self._signatures, self._keys)
-            self._begin()
+            received, self._waiting = self._waiting, []
+            question = Question.transactions(
+                Point.RECEIPT, self._scheme, [transaction for transaction, _ in received]
+            )
         ask(self._host, question, self._waits.retry_s, lambda codes: self._answered(received, codes))
 
     def _due(self) -> None:

@@ -63,18 +63,15 @@ class Transaction:
     payload: Annotated[bytes, Meta(max_length=MAX_PAYLOAD_BYTES)] = b""
     signature: Annotated[bytes, Meta(max_length=MAX_SIGNATURE_BYTES)] = b""
 
-    def body(self) -> bytes:
-        """The bytes that are signed: magic, then all fields big-endian, then the payload behind its length."""
-        return self._body
-
     @cached_property
-    def _body(self) -> bytes:
+    def signed(self) -> bytes:
+        """The bytes that are signed: magic, then all fields big-endian, then the payload behind its length."""
         fields = (self.chain, self.nonce, self.key, self.recipient, self.amount, len(self.payload))
         return _HEAD.pack(_MAGIC, *fields) + self.payload
 
     def encoded(self) -> bytes:
         """What a client sends: the body, and the signature in all that follows."""
-        return self.body() + self.signature
+        return self.signed + self.signature
 
     @classmethod
     def decoded(cls, data: bytes) -> Transaction:
@@ -95,7 +92,7 @@ class Transaction:
                 f"a signature of {len(data) - end} bytes at byte {end}; the limit is {MAX_SIGNATURE_BYTES}"
             )
         transaction = cls(chain, nonce, key, recipient, amount, data[_HEAD.size : end], data[end:])
-        transaction.__dict__["_body"] = data[:end]  # as it would be encoded: every field has one encoding
+        transaction.__dict__["signed"] = data[:end]  # as it would be encoded: every field has one encoding
         return transaction
 
     @cached_property

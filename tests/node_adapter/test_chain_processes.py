@@ -98,6 +98,7 @@ def test_a_chain_of_processes(tmp_path):
     assert 0 < measured.p50_s <= measured.p99_s < measured.seconds + 60
     assert measured.node_cpu_s > measured.verifier_cpu_s > 0
     assert measured.daemon_cpu_s == 0
+    assert 1 <= measured.call_items <= 300
     assert measured.rate == measured.transactions / measured.seconds
 
 
@@ -228,7 +229,7 @@ def test_amdahls_law():
 
 
 def run_of(rate, node_us):
-    return Measured(1000, 1000 / rate, 0.1, 0.2, node_us / 1e6, 0.0, 1e-4, 1e-5, 0.05)
+    return Measured(1000, 1000 / rate, 0.1, 0.2, node_us / 1e6, 0.0, 1e-4, 1e-5, 0.05, 40.0)
 
 
 @pytest.fixture

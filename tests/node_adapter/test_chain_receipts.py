@@ -85,7 +85,7 @@ def test_a_batch_has_the_columns_of_its_transactions():
     case.host.advance(0.1)
     ((question, _),) = case.host.asked
     batch = [transaction for transaction, _ in some(0, 3)]
-    assert question.inputs == [transaction.body() for transaction in batch]
+    assert question.inputs == [transaction.signed for transaction in batch]
     assert question.signatures == [transaction.signature for transaction in batch]
     assert question.keys == [transaction.key for transaction in batch]
     case.receipts.add(some(3, 4))
