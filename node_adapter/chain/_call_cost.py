@@ -1,4 +1,4 @@
-"""What the calls of a node's verifier take of its process."""
+"""What the calls of a node's verifier take of its thread."""
 
 from __future__ import annotations
 
@@ -9,22 +9,17 @@ from node_adapter.chain._engines import Engine
 from node_adapter.chain._host import Host
 from node_adapter.chain._questions import Codes, Question, ask
 
-__all__ = ["counted_s", "whole_over_counted"]
+__all__ = ["thread_over_steps"]
 
 _CALLS, _SECONDS = 30, 5.0
 _RETRY_S = 0.25
 
 
-def counted_s(engine: Engine) -> float:
-    """Processor seconds of an engine's steps so far, and of all threads but the caller's, which are gRPC's."""
-    return engine.cpu_s + time.process_time() - time.thread_time()
-
-
-async def whole_over_counted(host: Host, engine: Engine, question: Question) -> float:
-    """How many times what `counted_s` counts of calls they take of the process: at least 1.
+async def thread_over_steps(host: Host, engine: Engine, question: Question) -> float:
+    """How many times the steps of an engine's calls, its `cpu_s`, they take of the thread they run on: 1 or more.
 
     gRPC's own tasks and the event loop's steps for a call run on the node's thread among the node's own, where
-    nothing tells them apart. So calls are made one after the other while the process does nothing else: all the time
+    nothing tells them apart. So calls are made one after the other while the thread does nothing else: all the time
     that it takes is then theirs.
     """
     answered = asyncio.Event()
@@ -40,10 +35,10 @@ async def whole_over_counted(host: Host, engine: Engine, question: Question) -> 
 
     await call()  # for what is done once
     end = time.perf_counter() + _SECONDS
-    whole, counted = time.process_time(), counted_s(engine)
+    whole, steps = time.thread_time(), engine.cpu_s
     for _ in range(_CALLS):
         await call()
         if time.perf_counter() > end:
             break
-    whole, counted = time.process_time() - whole, counted_s(engine) - counted
-    return max(1.0, whole / counted) if counted > 0 else 1.0
+    whole, steps = time.thread_time() - whole, engine.cpu_s - steps
+    return max(1.0, whole / steps) if steps > 0 else 1.0

@@ -83,7 +83,7 @@ class Node:
         self._chain = identity.membership.chain
         self._host, self._settings, self._clients = host, settings, clients
         self._scheme = TRANSACTION_SCHEMES[settings.algorithm]
-        self.meter = Meter()  # of what verification takes outside the calls of the host's verifier
+        self.meter = Meter()  # of what questions take that are for the host's verifier
         # Transactions whose signatures were found valid and that no block holds, the latest last.
         self._valid: dict[bytes, None] = {}
         self.receipts = Receipts(
@@ -173,9 +173,9 @@ class Node:
             else:
                 self._admit(transaction, client)
         if fresh:
-            self.receipts.add(fresh.values())
+            self.receipts.add(fresh)
 
-    def _received(self, received: Sequence[Received], codes: Codes) -> None:
+    def _received(self, received: Iterable[Received], codes: Codes) -> None:
         """Takes the verdicts on a batch of received transactions."""
         admitted = []
         for (transaction, client), code in zip(received, codes.tolist(), strict=True):
@@ -183,8 +183,7 @@ class Node:
                 self._reject(transaction.hash, Code(code).name, client)
             elif self._admit(transaction, client):
                 admitted.append(transaction.hash)
-        with self.meter:
-            self._found_valid(admitted)
+        self._found_valid(admitted)
         self._build()
 
     def _admit(self, transaction: Transaction, client: int) -> bool:

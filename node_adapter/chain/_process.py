@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from node_adapter.chain._call_cost import counted_s, whole_over_counted
+from node_adapter.chain._call_cost import thread_over_steps
 from node_adapter.chain._engines import Engine, Known, Library, Middleware
 from node_adapter.chain._ledger import Ledger
 from node_adapter.chain._membership import issue_members
@@ -141,7 +141,7 @@ class _NodeHost(SocketHost):
         else:
             answer(codes)
 
-    async def whole_over_counted(self) -> float:
+    async def thread_over_steps(self) -> float:
         """That of calls of the size that those so far had on average. Raises TimeoutError."""
         if self._largest is None or not self._engine.asked:
             return 1.0
@@ -150,7 +150,7 @@ class _NodeHost(SocketHost):
                 await asyncio.wait(self._tasks)
             mean = round(fmean(asked.items for asked in self._engine.asked))
             question = self._largest.only(np.arange(min(mean, len(self._largest))))
-            return await whole_over_counted(self, self._engine, question)
+            return await thread_over_steps(self, self._engine, question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +199,16 @@ async def _run(told: NodeProcess) -> None:
     await host.listen(node)
     await host.connect(told.members + 1)  # the client listens too
     node.start()
-    begun, counted = time.process_time(), counted_s(engine)
+    begun, own = time.process_time(), time.thread_time()
     parent = os.getppid()
     while not stop.is_set() and os.getppid() == parent:  # an orphan has nobody to report to
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), 1.0)
+    cpu_s, steps_s = time.process_time() - begun, engine.cpu_s
     took: dict[str, Any] = {
-        "cpu_s": time.process_time() - begun,
-        "verifier_cpu_s": counted_s(engine) - counted,
+        "cpu_s": cpu_s,
+        # What makes questions, and all other threads than the node's, which are gRPC's. Calls are added below.
+        "verifier_cpu_s": node.meter.seconds + cpu_s - (time.thread_time() - own),
         "calls": len(engine.asked),
         "asked": sum(asked.items for asked in engine.asked),
         "proposal_wait_s": sum(asked.seconds for asked in engine.asked if asked.point is Point.PROPOSAL),
@@ -214,14 +216,13 @@ async def _run(told: NodeProcess) -> None:
         "view": node.replica.view,
         "problem": node.problem or host.refused,
     }
-    beside_s = node.meter.seconds
     node.stop("the run is over")
     if isinstance(engine, Middleware) and ledger.height:
         try:
-            took["verifier_cpu_s"] *= await host.whole_over_counted()
+            steps_s *= await host.thread_over_steps()
         except TimeoutError:
             took["problem"] = took["problem"] or "its calls have no answer, so their cost is not known"
-    took["verifier_cpu_s"] += beside_s
+    took["verifier_cpu_s"] += steps_s
     host.close()
     ledger.close()
     await engine.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from node_adapter.chain._host import Handle, Host
@@ -43,32 +43,30 @@ class Receipts:
         meter: Meter,
         *,
         hungry: Callable[[], bool],
-        use: Callable[[Sequence[Received], Codes], None],
+        use: Callable[[Collection[Received], Codes], None],
     ) -> None:
         self._host, self._scheme, self._waits, self._meter = host, scheme, waits, meter
         self._hungry, self._use = hungry, use
         self._stopped = False
-        self._names: set[bytes] = set()  # of those that wait, and those at the verifier
+        self._waiting: dict[bytes, Received] = {}
+        self._asked: set[bytes] = set()  # those at the verifier
         self._begun_s = 0.0  # when the first of those that wait came
         self._under_way = 0
         self._timer: Handle | None = None
-        self._waiting: list[Received] = []
 
     def __contains__(self, name: bytes) -> bool:
-        return name in self._names
+        return name in self._waiting or name in self._asked
 
     @property
     def under_way(self) -> int:
         """Batches at the verifier."""
         return self._under_way
 
-    def add(self, received: Collection[Received]) -> None:
-        """Takes transactions of which none is here already."""
+    def add(self, received: Mapping[bytes, Received]) -> None:
+        """Takes transactions, by their hashes, of which none is here already."""
         if not self._waiting:
             self._begun_s = self._host.now()
-        self._waiting += received
-        with self._meter:
-            self._names.update([transaction.hash for transaction, _ in received])
+        self._waiting.update(received)
         self.go()
 
     def stop(self) -> None:
@@ -88,20 +86,19 @@ class Receipts:
             self._timer.cancel()
             self._timer = None
         self._under_way += 1
+        received, self._waiting = self._waiting, {}
+        self._asked.update(received)
         with self._meter:
-            received, self._waiting = self._waiting, []
-            question = Question.transactions(
-                Point.RECEIPT, self._scheme, [transaction for transaction, _ in received]
-            )
+            transactions = [transaction for transaction, _ in received.values()]
+            question = Question.transactions(Point.RECEIPT, self._scheme, transactions)
         ask(self._host, question, self._waits.retry_s, lambda codes: self._answered(received, codes))
 
     def _due(self) -> None:
         self._timer = None
         self.go()
 
-    def _answered(self, received: Sequence[Received], codes: Codes) -> None:
+    def _answered(self, received: Mapping[bytes, Received], codes: Codes) -> None:
         self._under_way -= 1
-        with self._meter:
-            self._names.difference_update([transaction.hash for transaction, _ in received])
-        self._use(received, codes)
+        self._asked.difference_update(received)
+        self._use(received.values(), codes)
         self.go()

@@ -164,10 +164,10 @@ def test_the_time_of_a_call_is_that_of_its_steps(monkeypatch):
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
-def test_the_cost_of_calls_is_that_of_all_that_the_process_does_for_them(monkeypatch):
-    """An engine counts 2 s of a call, gRPC's threads take 1 s, and 3 s more go by on the node's thread."""
-    process = thread = 0.0
-    clocks = {"process_time": lambda: process, "thread_time": lambda: thread, "perf_counter": time.perf_counter}
+def test_calls_cost_all_that_their_thread_does_for_them(monkeypatch):
+    """An engine counts 2 s of a call, and 3 s more go by on its thread."""
+    thread = 0.0
+    clocks = {"thread_time": lambda: thread, "perf_counter": time.perf_counter}
     monkeypatch.setattr(_call_cost, "time", SimpleNamespace(**clocks))
     question = Question(Point.RECEIPT, TRANSACTION_SCHEME, [b"", b""], [b"", b""], [b"", b""])
 
@@ -175,10 +175,9 @@ def test_the_cost_of_calls_is_that_of_all_that_the_process_does_for_them(monkeyp
         engine, left = Known(), 1
 
         def verify(self, question, answer):
-            nonlocal process, thread
+            nonlocal thread
             self.engine.cpu_s += 2
             thread += 5
-            process += 6
             codes = np.full(len(question), Code.UNDECIDED if self.left else Code.VALID, np.uint8)
             self.left = max(0, self.left - 1)
             asyncio.get_running_loop().call_soon(answer, codes)
@@ -187,7 +186,7 @@ def test_the_cost_of_calls_is_that_of_all_that_the_process_does_for_them(monkeyp
             return asyncio.get_running_loop().call_soon(callback)
 
     async def run():
-        assert await _call_cost.whole_over_counted(Host(), Host.engine, question) == 6 / 3
+        assert await _call_cost.thread_over_steps(Host(), Host.engine, question) == 5 / 2
 
     asyncio.run(asyncio.wait_for(run(), 30))
 
@@ -195,11 +194,11 @@ def test_the_cost_of_calls_is_that_of_all_that_the_process_does_for_them(monkeyp
 def test_where_nothing_is_counted_nothing_is_added(tmp_path):
     async def run():
         host = _NodeHost(tmp_path, 0, Known())
-        assert await host.whole_over_counted() == 1, "nothing was asked"
+        assert await host.thread_over_steps() == 1, "nothing was asked"
         answers = []
         host.verify(Question(Point.RECEIPT, TRANSACTION_SCHEME, [b""], [b""], [b""]), answers.append)
         await until(lambda: answers)
-        assert await host.whole_over_counted() >= 1
+        assert await host.thread_over_steps() >= 1
         host.close()
 
     asyncio.run(asyncio.wait_for(run(), 30))

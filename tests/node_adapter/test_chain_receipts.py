@@ -52,6 +52,11 @@ class Timer:
 
 
 def some(start, stop):
+    """By their hashes, as a node has them."""
+    return {received[0].hash: received for received in pairs(start, stop)}
+
+
+def pairs(start, stop):
     return [(Transaction(1, n, bytes([n]) * 64, bytes(20), n, b"p" * n, bytes([n])), 9) for n in range(start, stop)]
 
 
@@ -64,7 +69,7 @@ class Case:
             Waits(delay_s, enough=4, under_way=under_way, retry_s=0.5),
             Meter(),
             hungry=lambda: self.hungry,
-            use=lambda received, codes: self.used.append((received, codes.tolist())),
+            use=lambda received, codes: self.used.append((list(received), codes.tolist())),
         )
 
 
@@ -75,7 +80,7 @@ def test_without_a_delay_a_batch_is_what_came_while_others_were_under_way():
     assert case.host.sizes == [2, 2]
     case.host.answer(1)
     assert case.host.sizes == [2, 2, 6]
-    assert case.used == [(some(2, 4), [Code.VALID] * 2)]
+    assert case.used == [(pairs(2, 4), [Code.VALID] * 2)]
 
 
 def test_a_batch_has_the_columns_of_its_transactions():
@@ -84,7 +89,7 @@ def test_a_batch_has_the_columns_of_its_transactions():
     case.receipts.add(some(2, 3))
     case.host.advance(0.1)
     ((question, _),) = case.host.asked
-    batch = [transaction for transaction, _ in some(0, 3)]
+    batch = [transaction for transaction, _ in pairs(0, 3)]
     assert question.inputs == [transaction.signed for transaction in batch]
     assert question.signatures == [transaction.signature for transaction in batch]
     assert question.keys == [transaction.key for transaction in batch]
@@ -127,11 +132,11 @@ def test_it_knows_what_waits_and_what_is_at_the_verifier(code):
     case = Case(0.0, under_way=1)
     case.receipts.add(some(0, 1))
     case.receipts.add(some(1, 2))
-    names = [transaction.hash for transaction, _ in some(0, 3)]
+    names = [transaction.hash for transaction, _ in pairs(0, 3)]
     assert [name in case.receipts for name in names] == [True, True, False]
     case.host.answer(0, code)
     assert [name in case.receipts for name in names] == [False, True, False]
-    assert case.used == [(some(0, 1), [code])]
+    assert case.used == [(pairs(0, 1), [code])]
 
 
 def test_what_is_undecided_is_asked_again_and_not_used():
@@ -139,11 +144,11 @@ def test_what_is_undecided_is_asked_again_and_not_used():
     case.receipts.add(some(0, 2))
     case.host.answer(0, Code.UNDECIDED)
     assert case.used == []
-    assert some(0, 1)[0][0].hash in case.receipts
+    assert pairs(0, 1)[0][0].hash in case.receipts
     case.host.advance(0.5)
     assert case.host.sizes == [2, 2]
     case.host.answer(1)
-    assert case.used == [(some(0, 2), [Code.VALID] * 2)]
+    assert case.used == [(pairs(0, 2), [Code.VALID] * 2)]
 
 
 def test_one_that_is_stopped_asks_nothing_more():
