@@ -54,7 +54,7 @@ def columns_of(made: SignatureSet) -> bytes:
     """The same request's columns as the client writes them."""
     rest = pb.VerifyRequest(items=made.items)
     columns = (("input", made.digests), ("signature", made.signatures), ("key", made.keys))
-    fields = [part for name, data in columns for part in column_field(rest, name, data.reshape(-1).data, b"")]
+    fields = [part for name, data in columns for part in column_field("Verify", name, data.reshape(-1).data, b"")]
     return b"".join([rest.SerializeToString(), *fields])
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from node_adapter.chain._libraries import by_library
 from node_adapter.chain._questions import Codes, Point, Question
-from node_adapter.client import Algorithm, AsyncVerifierClient, KeyEncoding
+from node_adapter.client import Algorithm, AsyncVerifierClient, KeyEncoding, Scheme
 from node_adapter.errors import RefusedError
 from verifier.model import Code
 
@@ -69,6 +70,11 @@ class _Timed:
                 step = functools.partial(steps.throw, error)
 
 
+@functools.lru_cache
+def _by_index(scheme: Scheme) -> Scheme:
+    return replace(scheme, key_encoding=KeyEncoding.INDEX)
+
+
 @dataclass(slots=True)
 class Middleware:
     """A daemon, over a connection of this node's own. What it cannot decide in time stays undecided."""
@@ -102,10 +108,9 @@ class Middleware:
             "priority": question.priority,
             "allow_undecided": True,
         }
-        indices = [self._enrolled.get(key) for key in question.keys] if self._key_set else [None]
-        if None not in indices:
-            scheme = replace(question.scheme, key_encoding=KeyEncoding.INDEX)
-            index = np.array(indices, np.uint32)
+        index = self._indices(question.keys) if self._key_set else None
+        if index is not None:
+            scheme = _by_index(question.scheme)
             try:
                 return await self.client.verify(
                     scheme, question.inputs, question.signatures, index, key_set=self._key_set, **common
@@ -115,6 +120,13 @@ class Middleware:
         return await self.client.verify(
             question.scheme, question.inputs, question.signatures, question.keys, **common
         )
+
+    def _indices(self, keys: Sequence[bytes]) -> npt.NDArray[np.uint32] | None:
+        """Where the keys are among those enrolled; None where one is not."""
+        try:
+            return np.fromiter(map(self._enrolled.__getitem__, keys), np.uint32, len(keys))
+        except KeyError:
+            return None
 
     async def close(self) -> None:
         """Ends the connection."""

@@ -28,7 +28,9 @@ from node_adapter.chain._messages import (
     Submit,
     ViewChange,
 )
+from node_adapter.chain._meter import Meter
 from node_adapter.chain._questions import Codes, Point, Question, ask
+from node_adapter.chain._receipts import Receipts, Received, Waits
 from node_adapter.chain._replica import Replica
 from node_adapter.chain._state import State
 from node_adapter.chain._sync import CatchUp
@@ -39,7 +41,6 @@ from verifier.model import Code
 
 __all__ = ["Node", "NodeSettings"]
 
-_Received = tuple[Transaction, int]  # and the client that sent it
 _Bad = tuple[Transaction, Code]  # and what is wrong with it
 
 
@@ -58,8 +59,7 @@ class NodeSettings:
     sync_timeout_s: float = 5.0
     verify_early: bool = True
     receipts_under_way: int = 2  # batches of received transactions at the verifier
-    # What was received waits so long for more, or until it fills a block: a call costs a node the same for any size.
-    receipt_delay_s: float = 0.0
+    receipt_delay_s: float = 0.0  # that what was received waits for more: see Waits
 
 
 class Node:
@@ -83,13 +83,19 @@ class Node:
         self._chain = identity.membership.chain
         self._host, self._settings, self._clients = host, settings, clients
         self._scheme = TRANSACTION_SCHEMES[settings.algorithm]
+        self.meter = Meter()  # of what questions take that are for the host's verifier
         # Transactions whose signatures were found valid and that no block holds, the latest last.
         self._valid: dict[bytes, None] = {}
-        self._arrived: dict[bytes, _Received] = {}  # received, and not yet at the verifier
-        self._asked: set[bytes] = set()  # received, and at the verifier
-        self._arrived_s = 0.0  # when the first of them did
-        self._receipts = 0
-        self._receipt_timer: Handle | None = None
+        self.receipts = Receipts(
+            host,
+            self._scheme,
+            Waits(
+                settings.receipt_delay_s, settings.block_transactions, settings.receipts_under_way, settings.retry_s
+            ),
+            self.meter,
+            hungry=lambda: len(self.mempool) < settings.block_transactions,
+            use=self._received,
+        )
         self._building = False
         self._build_timer: Handle | None = None
         self.replica = Replica(identity, host, ledger, self, settings.view_timeout_s)
@@ -111,6 +117,7 @@ class Node:
     def stop(self, problem: str) -> None:
         """Does nothing any more."""
         self.problem = problem
+        self.receipts.stop()
 
     def _beat(self) -> None:
         if self.problem is None:
@@ -147,70 +154,48 @@ class Node:
     # -- on receipt ----------------------------------------------------------------------------------------------
 
     def _submitted(self, encoded: Iterable[bytes], client: int) -> None:
+        fresh: dict[bytes, Received] = {}
         for data in encoded:
             try:
                 transaction = Transaction.decoded(data)
             except ChainError:
                 self._reject(hashlib.sha256(data).digest(), "ENCODING", client)
                 continue
-            if transaction in self.mempool or transaction.hash in self._arrived or transaction.hash in self._asked:
+            name = transaction.hash
+            if transaction in self.mempool or name in self.receipts or name in fresh:
                 continue
-            if height := self.ledger.height_of(transaction.hash):
-                self._host.send(client, Reply(height, (transaction.hash,)))
+            if height := self.ledger.height_of(name):
+                self._host.send(client, Reply(height, (name,)))
             elif transaction.chain != self._chain:
-                self._reject(transaction.hash, "CHAIN", client)
+                self._reject(name, "CHAIN", client)
             elif self._settings.verify_early:
-                if not self._arrived:
-                    self._arrived_s = self._host.now()
-                self._arrived[transaction.hash] = transaction, client
+                fresh[name] = transaction, client
             else:
                 self._admit(transaction, client)
-        self._verify_arrived()
+        if fresh:
+            self.receipts.add(fresh)
 
-    def _verify_arrived(self) -> None:
-        """One batch of all that arrived while the batches before it were under way, and within the delay."""
-        if not self._arrived or self._receipts >= self._settings.receipts_under_way:
-            return
-        wait_s = self._arrived_s + self._settings.receipt_delay_s - self._host.now()
-        if wait_s > 0 and len(self._arrived) < self._settings.block_transactions:
-            if self._receipt_timer is None:
-                self._receipt_timer = self._host.call_later(wait_s, self._receipts_due)
-            return
-        if self._receipt_timer is not None:
-            self._receipt_timer.cancel()
-            self._receipt_timer = None
-        received, self._arrived = list(self._arrived.values()), {}
-        self._asked.update(transaction.hash for transaction, _ in received)
-        self._receipts += 1
-        question = Question.transactions(Point.RECEIPT, self._scheme, [transaction for transaction, _ in received])
-        ask(self._host, question, self._settings.retry_s, lambda codes: self._answered(received, codes))
-
-    def _receipts_due(self) -> None:
-        self._receipt_timer = None
-        if self.problem is None:
-            self._verify_arrived()
-
-    def _answered(self, received: Sequence[_Received], codes: Codes) -> None:
-        self._receipts -= 1
+    def _received(self, received: Iterable[Received], codes: Codes) -> None:
+        """Takes the verdicts on a batch of received transactions."""
+        admitted = []
         for (transaction, client), code in zip(received, codes.tolist(), strict=True):
-            self._asked.discard(transaction.hash)
-            if code == Code.VALID:
-                self._admit(transaction, client, verified=True)
-            else:
+            if code != Code.VALID:
                 self._reject(transaction.hash, Code(code).name, client)
-        self._verify_arrived()
+            elif self._admit(transaction, client):
+                admitted.append(transaction.hash)
+        self._found_valid(admitted)
         self._build()
 
-    def _admit(self, transaction: Transaction, client: int, *, verified: bool = False) -> None:
+    def _admit(self, transaction: Transaction, client: int) -> bool:
         """Into the pool, unless a block has taken its nonce meanwhile."""
         if refusal := self.state.refusal(transaction):
             self._refuse(transaction, refusal, client)
         elif not self.mempool.add(transaction):
             self._reject(transaction.hash, "FULL", client)
         else:
-            if verified:
-                self._found_valid([transaction.hash])
             self.replica.watch()
+            return True
+        return False
 
     def _refuse(self, transaction: Transaction, reason: str, client: int) -> None:
         """Says no, or, where the very transaction is on the chain, where it is."""
@@ -290,7 +275,8 @@ class Node:
             use([(tx, code) for tx, code in found if code is not Code.VALID])
 
         if unknown:
-            question = Question.transactions(Point.PROPOSAL, self._scheme, unknown)
+            with self.meter:
+                question = Question.transactions(Point.PROPOSAL, self._scheme, unknown)
             ask(self._host, question, self._settings.retry_s, judge)
         else:
             use([])
@@ -317,3 +303,4 @@ class Node:
             self._host.send(client, Reply(block.height, hashes))
         self.replica.appended(block.height)
         self._build()
+        self.receipts.go()  # the pool may have become too small for a block

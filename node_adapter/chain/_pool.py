@@ -154,7 +154,7 @@ def _signatures(
     processes: int | None,
     progress: Progress | None,
 ) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.uint8]], int]:
-    work = [(draft.signer, draft.transaction.body(), draft.user_id) for draft in drafts]
+    work = [(draft.signer, draft.transaction.signed, draft.user_id) for draft in drafts]
     digest = hashlib.sha256()
     for signer, body, user_id in work:
         digest.update(b"".join(len(part).to_bytes(4, "big") + part for part in (signer.public, body, user_id)))

@@ -11,8 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from statistics import fmean
+from typing import Any, Protocol
 
+import numpy as np
+
+from node_adapter.chain._call_cost import thread_over_steps
 from node_adapter.chain._engines import Engine, Known, Library, Middleware
 from node_adapter.chain._ledger import Ledger
 from node_adapter.chain._membership import issue_members
@@ -25,6 +29,7 @@ from node_adapter.errors import AdapterError, ChainError
 __all__ = ["NodeProcess", "SocketHost", "run_node"]
 
 _MOST_BYTES = 64 << 20  # of one message
+_CALIBRATION_S = 20.0
 
 
 class _Receiver(Protocol):
@@ -118,9 +123,12 @@ class _NodeHost(SocketHost):
         super().__init__(folder, number)
         self._engine = engine
         self.refused: str | None = None  # by the engine: the node cannot go on
+        self._largest: Question | None = None
 
     def verify(self, question: Question, answer: Answer) -> None:
         """By the engine."""
+        if self._largest is None or len(question) > len(self._largest):
+            self._largest = question
         task = self._loop.create_task(self._decide(question, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -132,6 +140,17 @@ class _NodeHost(SocketHost):
             self.refused = str(error)
         else:
             answer(codes)
+
+    async def thread_over_steps(self) -> float:
+        """That of calls of the size that those so far had on average. Raises TimeoutError."""
+        if self._largest is None or not self._engine.asked:
+            return 1.0
+        async with asyncio.timeout(_CALIBRATION_S):
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            mean = round(fmean(asked.items for asked in self._engine.asked))
+            question = self._largest.only(np.arange(min(mean, len(self._largest))))
+            return await thread_over_steps(self, self._engine, question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +204,25 @@ async def _run(told: NodeProcess) -> None:
     while not stop.is_set() and os.getppid() == parent:  # an orphan has nobody to report to
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), 1.0)
-    cpu_s = time.process_time() - begun
-    took = {
+    cpu_s, steps_s = time.process_time() - begun, engine.cpu_s
+    took: dict[str, Any] = {
         "cpu_s": cpu_s,
-        # The node runs on this thread. Others there are only where gRPC has some.
-        "verifier_cpu_s": engine.cpu_s + cpu_s - (time.thread_time() - own),
+        # What makes questions, and all other threads than the node's, which are gRPC's. Calls are added below.
+        "verifier_cpu_s": node.meter.seconds + cpu_s - (time.thread_time() - own),
+        "calls": len(engine.asked),
+        "asked": sum(asked.items for asked in engine.asked),
         "proposal_wait_s": sum(asked.seconds for asked in engine.asked if asked.point is Point.PROPOSAL),
         "height": ledger.height,
         "view": node.replica.view,
         "problem": node.problem or host.refused,
     }
     node.stop("the run is over")
+    if isinstance(engine, Middleware) and ledger.height:
+        try:
+            steps_s *= await host.thread_over_steps()
+        except TimeoutError:
+            took["problem"] = took["problem"] or "its calls have no answer, so their cost is not known"
+    took["verifier_cpu_s"] += steps_s
     host.close()
     ledger.close()
     await engine.close()

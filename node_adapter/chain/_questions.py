@@ -61,13 +61,12 @@ class Question:
     @classmethod
     def transactions(cls, point: Point, scheme: Scheme, transactions: Sequence[Transaction]) -> Question:
         """Are these transactions signed by their senders?"""
-        return cls(
-            point,
-            scheme,
-            [tx.body() for tx in transactions],
-            [tx.signature for tx in transactions],
-            [tx.key for tx in transactions],
-        )
+        inputs, signatures, keys = [], [], []
+        for tx in transactions:  # once: each is brought into the caches
+            inputs.append(tx.signed)
+            signatures.append(tx.signature)
+            keys.append(tx.key)
+        return cls(point, scheme, inputs, signatures, keys)
 
     @classmethod
     def commits(cls, commits: Sequence[Commit], membership: Membership) -> Question:

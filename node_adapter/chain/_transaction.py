@@ -63,14 +63,15 @@ class Transaction:
     payload: Annotated[bytes, Meta(max_length=MAX_PAYLOAD_BYTES)] = b""
     signature: Annotated[bytes, Meta(max_length=MAX_SIGNATURE_BYTES)] = b""
 
-    def body(self) -> bytes:
+    @cached_property
+    def signed(self) -> bytes:
         """The bytes that are signed: magic, then all fields big-endian, then the payload behind its length."""
         fields = (self.chain, self.nonce, self.key, self.recipient, self.amount, len(self.payload))
         return _HEAD.pack(_MAGIC, *fields) + self.payload
 
     def encoded(self) -> bytes:
         """What a client sends: the body, and the signature in all that follows."""
-        return self.body() + self.signature
+        return self.signed + self.signature
 
     @classmethod
     def decoded(cls, data: bytes) -> Transaction:
@@ -90,7 +91,9 @@ class Transaction:
             raise ChainError(
                 f"a signature of {len(data) - end} bytes at byte {end}; the limit is {MAX_SIGNATURE_BYTES}"
             )
-        return cls(chain, nonce, key, recipient, amount, data[_HEAD.size : end], data[end:])
+        transaction = cls(chain, nonce, key, recipient, amount, data[_HEAD.size : end], data[end:])
+        transaction.__dict__["signed"] = data[:end]  # as it would be encoded: every field has one encoding
+        return transaction
 
     @cached_property
     def sender(self) -> bytes:

@@ -40,9 +40,9 @@ _ENDS_S = 60
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One run. Latencies are the client's; processor times are for one transaction: of all nodes together, of what
-    verifies in them (the library, or calls of the middleware with gRPC's threads), of the daemon with its workers,
-    and of the client. `wait_share` is the part of the time for which a node, on average, held a proposal back until
-    its signatures were verified."""
+    verifies in them (the library, or all that calls of the middleware take of a node's process), of the daemon with
+    its workers, and of the client. `wait_share` is the part of the time for which a node, on average, held a proposal
+    back until its signatures were verified; `call_items` how many signatures a node asks about at a time."""
 
     transactions: int
     seconds: float
@@ -53,6 +53,7 @@ class Measured:
     daemon_cpu_s: float
     client_cpu_s: float
     wait_share: float
+    call_items: float
 
     @property
     def rate(self) -> float:
@@ -157,6 +158,7 @@ def _measured(
         daemon_cpu_s=daemon_cpu_s / len(done),
         client_cpu_s=client_cpu_s / len(done),
         wait_share=sum(each["proposal_wait_s"] for each in took) / len(took) / seconds,
+        call_items=sum(each["asked"] for each in took) / max(1, sum(each["calls"] for each in took)),
     )
 
 

@@ -24,10 +24,9 @@ from node_adapter.client._jobs import (
     Limits,
     digest_job,
     recover_job,
-    register_request,
-    registered,
     verify_job,
 )
+from node_adapter.client._registration import register_request, registered
 from node_adapter.client._replicas import Replica
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
@@ -189,8 +188,8 @@ class AsyncVerifierClient:
 
     async def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = await self._ask(job, timeout_s)
-        missing = np.flatnonzero(~result.decided)
-        if missing.size and self._fallback and job.portable:
+        if self._fallback and job.portable and not result.whole:
+            missing = np.flatnonzero(~result.decided)
             fallback = self._fallback
             later = await asyncio.to_thread(lambda: fallback()._ask(job.only(missing), None))
             result = merge(result, missing, later)
@@ -202,15 +201,15 @@ class AsyncVerifierClient:
     async def _ask(self, job: Job[R], timeout_s: float | None) -> R:
         deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         try:
-            limits = await self.limits(max(0.0, deadline - time.monotonic()))
+            limits = self._limits or await self.limits(max(0.0, deadline - time.monotonic()))
         except UndecidedError as error:
             return job.failed(Chunk(0, job.items), error)
         self._connections.refresh()
         doubtful: set[Replica] = set()
         result = await self._fly(job, limits, deadline, frozenset(), doubtful)
-        missing = np.flatnonzero(~result.decided)
         elsewhere = doubtful and self._connections.replicas.elsewhere(doubtful)
-        if missing.size and elsewhere and time.monotonic() < deadline:
+        if elsewhere and not result.whole and time.monotonic() < deadline:
+            missing = np.flatnonzero(~result.decided)
             later = await self._fly(job.only(missing), limits, deadline, frozenset(doubtful), set())
             result = merge(result, missing, later)
         return result

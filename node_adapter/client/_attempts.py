@@ -27,7 +27,7 @@ class Attempts:
 
     def answered(self, replica: Replica, part: Result, doubtful: MutableSet[Replica]) -> None:
         """A replica gave an answer. Where that leaves items undecided the replica is added to `doubtful`."""
-        if part.decided.all():
+        if part.whole:
             self.replicas.answered(replica)
         else:
             self.replicas.failed(replica, "it left items undecided")

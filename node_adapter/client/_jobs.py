@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,11 @@ from node_adapter.client._answers import (
 )
 from node_adapter.client._columns import Column, Values, pack, take, unique
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, expand
-from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
+from node_adapter.client._scheme import Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
 from node_adapter.client._shared_memory import SharedMemory
-from node_adapter.client._wire import column_field, pb
+from node_adapter.client._wire import REQUESTS, column_field, pb
 from node_adapter.errors import AnswerError, RequestError, UndecidedError
 from verifier.columns_digest import columns_digest
-from verifier.schemes import fixed_width
 
 __all__ = [
     "Chunk",
@@ -37,8 +37,6 @@ __all__ = [
     "Sent",
     "digest_job",
     "recover_job",
-    "register_request",
-    "registered",
     "verify_job",
 ]
 
@@ -66,8 +64,7 @@ class Limits:
     preferred_items: int
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """The items `start` to `stop` of a job: one request."""
 
     start: int
@@ -79,8 +76,7 @@ class Chunk:
         return self.stop - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """A request's bytes, and what its answer must bear to be its answer."""
 
     request: bytes
@@ -91,11 +87,11 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[R]):
-    """One batch of the caller. `method` is the RPC's name; `make` fills all fields but id, items and columns."""
+    """One batch of the caller. `method` is the RPC's name; `head` what is the same in all its requests."""
 
     method: str
     columns: Mapping[str, Column]
-    make: Callable[[], Any]
+    head: bytes
     read: Callable[[Any, int], R]
     undecided: Callable[[int], R]
     inverse: npt.NDArray[np.intp] | None = None
@@ -110,19 +106,22 @@ class Job(Generic[R]):
 
     def chunks(self, limits: Limits, chunk_items: int | None, chunk_bytes: int) -> list[Chunk]:
         """Cuts the job so that each request keeps the daemon's limits. Raises RequestError for an item over them."""
+        items = self.items
         most_items = min(limits.max_items, chunk_items or limits.preferred_items or limits.max_items)
-        tails = 4 * sum(column.offsets is not None for column in self.columns.values())  # each chunk's last offsets
         hard = min(limits.max_batch_bytes, limits.max_message_bytes - _FRAME_BYTES) - len(self.table)
-        nbytes = sum(column.nbytes for column in self.columns.values())
-        if 0 < self.items <= most_items and nbytes + self.named_bytes * self.items <= min(chunk_bytes, hard - tails):
-            return [Chunk(0, self.items)]
+        tails, held_bytes = 0, self.named_bytes * items
+        for column in self.columns.values():
+            tails += 0 if column.offsets is None else 4  # each chunk's last offset
+            held_bytes += column.nbytes
+        if 0 < items <= most_items and held_bytes <= min(chunk_bytes, hard - tails):
+            return [Chunk(0, items)]
         sent = np.sum([column.ends() for column in self.columns.values()], axis=0)
-        held = sent + self.named_bytes * np.arange(self.items + 1)
+        held = sent + self.named_bytes * np.arange(items + 1)
         chunks = []
         start = 0
-        while start < self.items:
+        while start < items:
             stop = min(_last(sent, start, chunk_bytes), _last(held, start, hard - tails))
-            stop = min(max(stop, start + 1), start + most_items, self.items)
+            stop = min(max(stop, start + 1), start + most_items, items)
             size = int(held[stop] - held[start]) + tails
             if size > hard:
                 raise RequestError("columns", f"item {start} has {size} bytes; the daemon's limit is {hard} a batch")
@@ -133,9 +132,7 @@ class Job(Generic[R]):
     def request(self, chunk: Chunk, request_id: int, memory: SharedMemory | None = None) -> Sent:
         """The contract's message for one chunk. Columns that lie in `memory` are sent as their places there, others
         are copied once, into the message's bytes."""
-        request = self.make()
-        request.request_id = request_id
-        request.items = chunk.items
+        rest = REQUESTS[self.method](request_id=request_id, items=chunk.items)
         told: list[bytes | memoryview] = []
         parts: list[bytes | memoryview] = []
         for name in _COLUMNS[self.method]:
@@ -144,15 +141,19 @@ class Job(Generic[R]):
                 told += [b"", b""]
                 continue
             data, offsets = column.views(chunk.start, chunk.stop)
-            told += [data.data, offsets]
+            view = data.data
+            told += (view, offsets)
             place = memory.place_of(data) if memory else None
             if place is not None:
-                getattr(request, name).CopyFrom(pb.Column(shared_data=place, offsets=offsets))
+                getattr(rest, name).CopyFrom(pb.Column(shared_data=place, offsets=offsets))
             elif data.size or offsets:
-                parts += column_field(request, name, data.data, offsets)
+                parts += column_field(self.method, name, view, offsets)
         if self.method == "Verify":
             told.append(self.table)
-        return Sent(b"".join((request.SerializeToString(), *parts)), request_id, chunk, columns_digest(*told))
+        if self.table:
+            rest.key_table = self.table
+        # Messages of one kind, one behind the other, are a message of the fields of both.
+        return Sent(b"".join((self.head, rest.SerializeToString(), *parts)), request_id, chunk, columns_digest(*told))
 
     def answer(self, response: Any, sent: Sent) -> R:
         """Reads an answer. Raises AnswerError where it is not the answer to this request."""
@@ -215,13 +216,31 @@ def verify_job(
         columns = dict(zip(columns, distinct[0], strict=True))
         inverse = distinct[1]
 
-    def make() -> Any:
-        return pb.VerifyRequest(scheme=scheme.message(), key_table=key_table, key_set=key_set, priority=int(priority))
-
     named = 0
     if scheme.key_encoding is KeyEncoding.INDEX:
         named = (_SET_KEY_BYTES if key_set else _TABLE_KEY_BYTES) - _INDEX_BYTES
-    return Job("Verify", columns, make, read_verdicts, no_verdicts, inverse, key_table, not key_set, named)
+    head = _verify_head(scheme, key_set, priority)
+    return Job("Verify", columns, head, read_verdicts, no_verdicts, inverse, key_table, not key_set, named)
+
+
+# A caller has few schemes: what is the same in all requests of one is written once.
+
+
+@lru_cache(256)
+def _verify_head(scheme: Scheme, key_set: int, priority: Priority) -> bytes:
+    head = pb.VerifyRequest(scheme=scheme.message(), key_set=key_set, priority=int(priority))
+    return cast(bytes, head.SerializeToString())
+
+
+@lru_cache(256)
+def _recover_head(scheme: Scheme, address_hash: Hash, priority: Priority) -> bytes:
+    head = pb.RecoverRequest(scheme=scheme.message(), address_hash=int(address_hash), priority=int(priority))
+    return cast(bytes, head.SerializeToString())
+
+
+@lru_cache(256)
+def _digest_head(hash_: Hash, priority: Priority) -> bytes:
+    return cast(bytes, pb.DigestRequest(hash=int(hash_), priority=int(priority)).SerializeToString())
 
 
 def recover_job(
@@ -236,9 +255,6 @@ def recover_job(
     columns["signature"] = pack("signatures", signatures, scheme.width("signature"), items)
     address_bytes = 20 if address_hash else 0
 
-    def make() -> Any:
-        return pb.RecoverRequest(scheme=scheme.message(), address_hash=int(address_hash), priority=int(priority))
-
     def read(response: Any, items: int) -> Recovered:
         keys = read_outputs("keys", response.keys, items, 64)
         addresses = read_outputs("addresses", response.addresses, items, address_bytes)
@@ -248,7 +264,7 @@ def recover_job(
         zeros = np.zeros(items, np.uint8)
         return Recovered(zeros, (), (), np.zeros((items, 64), np.uint8), np.zeros((items, address_bytes), np.uint8))
 
-    return Job("Recover", columns, make, read, undecided)
+    return Job("Recover", columns, _recover_head(scheme, address_hash, priority), read, undecided)
 
 
 def _check_scheme(scheme: object) -> None:
@@ -261,30 +277,7 @@ def digest_job(hash_: Hash, inputs: Values, *, priority: Priority) -> Job[Digest
     """Messages to hash."""
     columns = {"input": pack("inputs", inputs, None)}
     _some(columns["input"].items)
-
-    def make() -> Any:
-        return pb.DigestRequest(hash=int(hash_), priority=int(priority))
-
-    return Job("Digest", columns, make, read_digests, no_digests)
-
-
-def register_request(algorithm: Algorithm, key_encoding: KeyEncoding, keys: Values) -> Any:
-    """The message that registers keys."""
-    column = pack("keys", keys, fixed_width("key", {"key_encoding": key_encoding.name}))
-    return pb.RegisterKeysRequest(
-        algorithm=int(algorithm),
-        key_encoding=int(key_encoding),
-        keys=column.cut(0, column.items),
-        items=_some(column.items),
-    )
-
-
-def registered(answer: Any) -> int:
-    """The handle in an answer. Raises RequestError where some keys are not keys of the curve."""
-    bad = np.frombuffer(answer.problems.index, "<u4")
-    if bad.size:
-        raise RequestError("keys", f"{bad.size} are not keys of the curve, the first at {bad[0]}")
-    return int(answer.key_set)
+    return Job("Digest", columns, _digest_head(hash_, priority), read_digests, no_digests)
 
 
 def _last(ends: npt.NDArray[np.int64], start: int, nbytes: int) -> int:

@@ -110,6 +110,8 @@ class Replicas:
 
     def pick(self, avoid: Collection[Replica] = ()) -> Replica:
         """The next one in turn: one that is ready and not left alone and not in `avoid`, if there is such a one."""
+        if len(only := self._replicas) == 1:
+            return only[0]
         with self._lock:
             self._turn += 1
             start = self._turn % len(self._replicas)
@@ -125,7 +127,7 @@ class Replicas:
 
         A daemon that hangs would otherwise take the whole deadline. It drops the work when its half is over.
         """
-        return left_s / 2 if attempt == 0 and self.elsewhere({replica}) else left_s
+        return left_s / 2 if attempt == 0 and self.several and self.elsewhere({replica}) else left_s
 
     def failed(self, replica: Replica, why: str) -> None:
         """Leaves a replica alone: half a second at first, twice as long each time, half a minute at most."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -98,22 +99,17 @@ class Scheme:
     plugin: str = ""
 
     def __post_init__(self) -> None:
-        if self.sm2_user_id is not None and len(self.sm2_user_id) > MAX_SM2_USER_ID_BYTES:
+        if self.sm2_user_id is None:
+            return
+        if len(self.sm2_user_id) > MAX_SM2_USER_ID_BYTES:
             raise RequestError(
                 "scheme.sm2_user_id", f"{len(self.sm2_user_id)} bytes; the limit is {MAX_SM2_USER_ID_BYTES}"
             )
+        object.__setattr__(self, "sm2_user_id", bytes(self.sm2_user_id))  # a scheme is a key of caches
 
     def width(self, column: str) -> int | None:
         """Bytes of one value of a column, or None where values vary in width."""
-        return fixed_width(
-            column,
-            {
-                "input_kind": self.input_kind.name,
-                "signature_encoding": self.signature_encoding.name,
-                "key_encoding": self.key_encoding.name,
-                "digest_bytes": self.digest_bytes,
-            },
-        )
+        return _width(self, column)
 
     def message(self) -> Any:
         """The contract's message."""
@@ -130,3 +126,16 @@ class Scheme:
         if self.sm2_user_id is not None:
             scheme.sm2_user_id = self.sm2_user_id
         return scheme
+
+
+@functools.lru_cache(256)  # asked with every batch, of few schemes
+def _width(scheme: Scheme, column: str) -> int | None:
+    return fixed_width(
+        column,
+        {
+            "input_kind": scheme.input_kind.name,
+            "signature_encoding": scheme.signature_encoding.name,
+            "key_encoding": scheme.key_encoding.name,
+            "digest_bytes": scheme.digest_bytes,
+        },
+    )

@@ -23,10 +23,9 @@ from node_adapter.client._jobs import (
     Limits,
     digest_job,
     recover_job,
-    register_request,
-    registered,
     verify_job,
 )
+from node_adapter.client._registration import register_request, registered
 from node_adapter.client._replicas import Replica
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
@@ -252,8 +251,8 @@ class VerifierClient:
 
     def _run(self, job: Job[R], timeout_s: float | None, allow_undecided: bool) -> R:
         result = self._ask(job, timeout_s)
-        missing = np.flatnonzero(~result.decided)
-        if missing.size and self._fallback and job.portable:
+        if self._fallback and job.portable and not result.whole:
+            missing = np.flatnonzero(~result.decided)
             result = merge(result, missing, self._fallback()._ask(job.only(missing), None))
         result = job.finish(result)
         if not allow_undecided:
@@ -263,18 +262,14 @@ class VerifierClient:
     def _ask(self, job: Job[R], timeout_s: float | None) -> R:
         deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         try:
-            limits = self.limits(max(0.0, deadline - time.monotonic()))
+            limits = self._limits or self.limits(max(0.0, deadline - time.monotonic()))
         except UndecidedError as error:
             return job.failed(Chunk(0, job.items), error)
         self._connections.refresh()
         result, doubtful = self._fly(job, limits, deadline, frozenset())
-        missing = np.flatnonzero(~result.decided)
-        if (
-            missing.size
-            and doubtful
-            and self._connections.replicas.elsewhere(doubtful)
-            and time.monotonic() < deadline
-        ):
+        elsewhere = doubtful and self._connections.replicas.elsewhere(doubtful)
+        if elsewhere and not result.whole and time.monotonic() < deadline:
+            missing = np.flatnonzero(~result.decided)
             later, _ = self._fly(job.only(missing), limits, deadline, doubtful)
             result = merge(result, missing, later)
         return result

@@ -11,16 +11,16 @@ from typing import Any
 
 from verifier.v1 import verifier_pb2, verifier_pb2_grpc
 
-__all__ = ["add_servicer", "column_field", "new_stub", "pb"]
+__all__ = ["REQUESTS", "add_servicer", "column_field", "new_stub", "pb"]
 
 pb: Any = verifier_pb2
 add_servicer: Any = verifier_pb2_grpc.add_VerifierServicer_to_server
 _GeneratedStub: Any = verifier_pb2_grpc.VerifierStub
 
 _SERVICE = verifier_pb2.DESCRIPTOR.services_by_name["Verifier"]
-_COLUMN = verifier_pb2.Column.DESCRIPTOR.fields_by_name
-_BYTES = 2  # the wire type of what has a length
-_COLUMNAR = ("Verify", "Recover", "Digest")
+
+# The messages of the calls that send columns.
+REQUESTS: dict[str, Any] = {"Verify": pb.VerifyRequest, "Recover": pb.RecoverRequest, "Digest": pb.DigestRequest}
 
 
 class _Stub:
@@ -28,7 +28,7 @@ class _Stub:
 
     def __init__(self, channel: Any) -> None:
         self._generated = _GeneratedStub(channel)
-        for name in _COLUMNAR:
+        for name in REQUESTS:
             answer = getattr(pb, _SERVICE.methods_by_name[name].output_type.name)
             method = f"/{_SERVICE.full_name}/{name}"
             setattr(self, name, channel.unary_unary(method, response_deserializer=answer.FromString))
@@ -40,20 +40,13 @@ class _Stub:
 new_stub: Any = _Stub
 
 
-def column_field(request: Any, name: str, data: memoryview, offsets: bytes) -> list[bytes | memoryview]:
-    """The bytes of a request's field `name`, a Column of these data and offsets, in parts to be joined."""
-    parts: list[bytes | memoryview] = []
-    if data.nbytes:
-        parts += [_head(_COLUMN["data"].number, data.nbytes), data]
-    if offsets:
-        parts += [_head(_COLUMN["offsets"].number, len(offsets)), offsets]
-    size = sum(memoryview(part).nbytes for part in parts)
-    return [_head(request.DESCRIPTOR.fields_by_name[name].number, size), *parts]
-
-
-def _head(number: int, nbytes: int) -> bytes:
-    """A field's tag and length."""
-    return _varint(number << 3 | _BYTES) + _varint(nbytes)
+def column_field(method: str, name: str, data: memoryview, offsets: bytes) -> list[bytes | memoryview]:
+    """The bytes of the field `name` of a method's request, a Column of these data and offsets, in parts."""
+    size = data.nbytes
+    head = _DATA + _varint(size) if size else b""
+    tail = _OFFSETS + _varint(len(offsets)) if offsets else b""
+    size += len(head) + len(tail) + len(offsets)
+    return [_TAGS[method][name] + _varint(size) + head, data, tail, offsets]
 
 
 def _varint(value: int) -> bytes:
@@ -63,3 +56,12 @@ def _varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def _tags(message: Any) -> dict[str, bytes]:
+    """What stands before the length of each field that has one, by the field's name."""
+    return {field.name: _varint(field.number << 3 | 2) for field in message.DESCRIPTOR.fields}
+
+
+_TAGS = {method: _tags(request) for method, request in REQUESTS.items()}
+_DATA, _OFFSETS = _tags(pb.Column)["data"], _tags(pb.Column)["offsets"]

@@ -55,7 +55,7 @@ def pool(tmp_path_factory):
 
 def columns(pool):
     transactions = [entry.transaction for entry in pool.entries]
-    return [tx.body() for tx in transactions], [tx.signature for tx in transactions], [tx.key for tx in transactions]
+    return [tx.signed for tx in transactions], [tx.signature for tx in transactions], [tx.key for tx in transactions]
 
 
 def connect(target, **options):
@@ -252,7 +252,7 @@ def test_registered_keys(daemon, pool):
     keys = sorted({tx.key for tx in good})
     index = np.array([keys.index(tx.key) for tx in good], np.uint32)
     scheme = replace(TRANSACTION_SCHEME, key_encoding=KeyEncoding.INDEX)
-    inputs, signatures = [tx.body() for tx in good], [tx.signature for tx in good]
+    inputs, signatures = [tx.signed for tx in good], [tx.signature for tx in good]
     with VerifierClient(daemon.address) as client:
         assert client.verify(scheme, inputs, signatures, index, key_table=b"".join(keys)).valid.all()
         handle = client.register_keys(scheme.algorithm, TRANSACTION_SCHEME.key_encoding, keys)

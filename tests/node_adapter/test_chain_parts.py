@@ -75,7 +75,7 @@ def test_every_fault_is_rejected_for_its_reason(pool):
     state = State(1, pool.balances)
     for entry in pool.entries:
         tx = entry.transaction
-        code = _sm2.code(TRANSACTION_SCHEME, tx.body(), tx.signature, tx.key)
+        code = _sm2.code(TRANSACTION_SCHEME, tx.signed, tx.signature, tx.key)
         assert fate(entry, state, code) == entry.reason, entry.fault
 
 
@@ -95,7 +95,7 @@ def test_every_fault_of_ecdsa_is_rejected(tmp_path):
 def test_libraries_give_the_verdicts_of_integers(pool):
     transactions = [entry.transaction for entry in pool.entries][:20]
     codes = by_library(Question.transactions(Point.RECEIPT, TRANSACTION_SCHEME, transactions))
-    expected = [_sm2.code(TRANSACTION_SCHEME, tx.body(), tx.signature, tx.key) for tx in transactions]
+    expected = [_sm2.code(TRANSACTION_SCHEME, tx.signed, tx.signature, tx.key) for tx in transactions]
     assert [code == Code.VALID for code in codes] == [code == Code.VALID for code in expected]
     secp256k1 = Question(Point.RECEIPT, replace(TRANSACTION_SCHEME, algorithm=Algorithm.ECDSA_SECP256K1), [], [], [])
     with pytest.raises(ChainError, match="no library here verifies ECDSA_SECP256K1"):
@@ -145,13 +145,15 @@ def test_bodies_differ_wherever_a_field_differs():
         replace(tx, payload=b"payloae"),
         replace(tx, payload=b""),
     ]
-    assert len({tx.body(), *(other.body() for other in others)}) == 8
+    assert len({tx.signed, *(other.signed for other in others)}) == 8
     assert replace(tx, signature=b"s").hash != tx.hash
 
 
 def test_what_a_client_sends_is_read_back(pool):
     for entry in pool.entries:
-        assert Transaction.decoded(entry.transaction.encoded()) == entry.transaction
+        read = Transaction.decoded(entry.transaction.encoded())
+        assert read == entry.transaction
+        assert read.signed == replace(read).signed == entry.transaction.signed  # as read, and encoded anew
 
 
 @pytest.mark.parametrize(

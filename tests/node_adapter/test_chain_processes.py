@@ -6,20 +6,24 @@ import os
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from node_adapter.chain import _engines, make_pool
+from node_adapter.chain import _call_cost, _engines, _meter, make_pool
 from node_adapter.chain._engines import Known, _Timed
 from node_adapter.chain._messages import Blocks, Status, encode
 from node_adapter.chain._process import SocketHost, _NodeHost
+from node_adapter.chain._questions import Point, Question
+from node_adapter.chain._transaction import TRANSACTION_SCHEME
 from node_adapter.chain.experiment import Measured, cpu_s, library_cost_s, measure, predicted_gain
 from node_adapter.client import Algorithm
 from node_adapter.errors import ChainError, DeadlineError
 from verifier.bench.records import append_records, read_records
 from verifier.cli import _chain_bench as bench
 from verifier.cli import chain as cli
+from verifier.model import Code
 
 
 class Ears:
@@ -94,6 +98,7 @@ def test_a_chain_of_processes(tmp_path):
     assert 0 < measured.p50_s <= measured.p99_s < measured.seconds + 60
     assert measured.node_cpu_s > measured.verifier_cpu_s > 0
     assert measured.daemon_cpu_s == 0
+    assert 1 <= measured.call_items <= 300
     assert measured.rate == measured.transactions / measured.seconds
 
 
@@ -159,6 +164,57 @@ def test_the_time_of_a_call_is_that_of_its_steps(monkeypatch):
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
+def test_calls_cost_all_that_their_thread_does_for_them(monkeypatch):
+    """An engine counts 2 s of a call, and 3 s more go by on its thread."""
+    thread = 0.0
+    clocks = {"thread_time": lambda: thread, "perf_counter": time.perf_counter}
+    monkeypatch.setattr(_call_cost, "time", SimpleNamespace(**clocks))
+    question = Question(Point.RECEIPT, TRANSACTION_SCHEME, [b"", b""], [b"", b""], [b"", b""])
+
+    class Host:
+        engine, left = Known(), 1
+
+        def verify(self, question, answer):
+            nonlocal thread
+            self.engine.cpu_s += 2
+            thread += 5
+            codes = np.full(len(question), Code.UNDECIDED if self.left else Code.VALID, np.uint8)
+            self.left = max(0, self.left - 1)
+            asyncio.get_running_loop().call_soon(answer, codes)
+
+        def call_later(self, delay_s, callback):
+            return asyncio.get_running_loop().call_soon(callback)
+
+    async def run():
+        assert await _call_cost.thread_over_steps(Host(), Host.engine, question) == 5 / 2
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_where_nothing_is_counted_nothing_is_added(tmp_path):
+    async def run():
+        host = _NodeHost(tmp_path, 0, Known())
+        assert await host.thread_over_steps() == 1, "nothing was asked"
+        answers = []
+        host.verify(Question(Point.RECEIPT, TRANSACTION_SCHEME, [b""], [b""], [b""]), answers.append)
+        await until(lambda: answers)
+        assert await host.thread_over_steps() >= 1
+        host.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_meter_sums_what_it_encloses(monkeypatch):
+    now = iter([1.0, 3.0, 10.0, 14.0])
+    monkeypatch.setattr(_meter, "time", SimpleNamespace(thread_time=lambda: next(now)))
+    meter = _meter.Meter()
+    with meter:
+        pass
+    with pytest.raises(ValueError, match="inside"), meter:
+        raise ValueError("inside")
+    assert meter.seconds == 2 + 4
+
+
 def test_the_library_costs_something(tmp_path):
     pool = make_pool(6, 100, algorithm=Algorithm.ECDSA_P256, accounts=20, fault_share=0, folder=tmp_path)
     assert 1e-6 < library_cost_s(pool, 0.02) < 0.1
@@ -172,7 +228,7 @@ def test_amdahls_law():
 
 
 def run_of(rate, node_us):
-    return Measured(1000, 1000 / rate, 0.1, 0.2, node_us / 1e6, 0.0, 1e-4, 1e-5, 0.05)
+    return Measured(1000, 1000 / rate, 0.1, 0.2, node_us / 1e6, 0.0, 1e-4, 1e-5, 0.05, 40.0)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_a_daemon_that_dies_mid_block_costs_nothing(pool, verify):
     killed = []
 
     def kill_mid_block():
-        if not killed and world.nodes[1]._asked and world.nodes[1].ledger.height:
+        if not killed and world.nodes[1].receipts.under_way and world.nodes[1].ledger.height:
             world.crash_daemon(1)
             world.queue.call_later(3, lambda: world.restart_daemon(1))
             killed.append(world.nodes[1].ledger.height)

@@ -165,6 +165,17 @@ def test_an_answer_that_does_not_fit_is_not_used(connect, change, text):
             client.call("verify", SCHEME, *batch([1, 1, 4, 1, 2, 1, 1, 1, 1]))
 
 
+@pytest.mark.parametrize("items", [1, 7, 8, 9, 16])
+def test_where_all_is_valid_the_bitmaps_must_still_fit(connect, items):
+    with MockVerifier(by_first_byte) as daemon:
+        client = connect(daemon.target)
+        assert client.call("verify", SCHEME, *batch([1] * items)).codes.tolist() == [Code.VALID] * items
+        longer = b"\xff" * (items // 8 + 1)
+        daemon.alter(lambda a: (setattr(a, "valid", longer), setattr(a, "decided", longer)))
+        with pytest.raises(AnswerError, match=r"valid: (a bit behind|\d bytes)"):
+            client.call("verify", SCHEME, *batch([1] * items))
+
+
 def test_a_valid_bit_counts_only_where_it_is_decided(connect):
     with MockVerifier(by_first_byte) as daemon:
         daemon.alter(lambda a: setattr(a, "decided", b"\2"))

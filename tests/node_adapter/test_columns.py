@@ -46,6 +46,7 @@ def test_rows_without_a_fixed_width_get_offsets():
         (np.zeros((1, 1, 4), np.uint8), 4, None, "3 dimensions"),
         (["text"], None, None, "must hold bytes"),
         ([memoryview(np.zeros(4, np.uint32))], None, None, "must hold bytes: its values have 4 elements, 16 bytes"),
+        ([memoryview(np.zeros(2, np.uint16))], 4, None, "must hold bytes: its values have 2 elements, 4 bytes"),
         ([b"abcd"], 4, 2, "1 values, but the batch has 2 items"),
     ],
 )
@@ -79,3 +80,10 @@ def test_unique_keeps_every_item_and_no_equal_two(items):
 def test_take_reorders_variable_values():
     column = pack("x", [b"a", b"bc", b"", b"def"], None)
     assert values_of(take(column, np.array([3, 0, 2, 3]))) == [b"def", b"a", b"", b"def"]
+
+
+def test_lengths_that_add_up_to_those_of_the_encoding_are_not_taken_for_them():
+    values = [b"abc", b"defgh", b"ijkl"]
+    column = pack("x", values, 4)
+    assert column.offsets.tolist() == [0, 3, 8, 12]
+    assert values_of(column) == values

@@ -49,6 +49,7 @@ def test_a_named_key_counts_as_the_key_that_the_daemon_puts_in_its_place():
     assert sum(chunk.items for chunk in chunks) == items
     for chunk in chunks:
         request = pb.VerifyRequest.FromString(whole.request(chunk, 1).request)
+        assert request.key_table == table
         _, _, key_bytes = resolve(key_table("SM2", table), indices[chunk.start : chunk.stop], limit)
         columns = ((request.input, None), (request.signature, 64))
         assert sum(held(column, chunk.items, width) for column, width in columns) + key_bytes <= limit
@@ -72,7 +73,7 @@ def test_requests_are_written_as_protobuf_reads_them(inputs, cut, request_id):
     whole = job(KeyEncoding.RAW_XY, inputs, keys)
     start = cut % items
     sent = whole.request(Chunk(start, items), request_id)
-    expected = whole.make()
+    expected = pb.VerifyRequest.FromString(whole.head)
     expected.request_id, expected.items = request_id, items - start
     expected.input.data = b"".join(inputs[start:])
     lengths = [len(value) for value in inputs[start:]]

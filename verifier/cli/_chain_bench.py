@@ -186,6 +186,7 @@ def records_of(
             "verification_share": round(result.share, 4),
             "verification_share_measured": round(result.measured_share, 4),
             "wait_share": round(median.wait_share, 4),
+            "call_items": round(median.call_items, 1),
             "client_cpu_us": round(median.client_cpu_s * 1e6, 1),
             "signature_cpu_us": round(result.cost_s * 1e6, 1),
             "gain": round(result.gain, 3),

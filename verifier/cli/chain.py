@@ -171,7 +171,7 @@ def _table(results: list[Result]) -> Table:
         title_justify="left",
         caption="CPU: of all nodes, and of the daemon, for a transaction. Share of node: verification's part of the\n"
         "nodes' CPU, by the difference from no verification; in calls: as measured there, of the library, or of\n"
-        "calls of the middleware and gRPC's threads. Waits: the part of the time in which a proposal waits for\n"
+        "all that calls of the middleware take. Waits: the part of the time in which a proposal waits for\n"
         "verdicts. Gains are over the library.",
         caption_justify="left",
     )
