@@ -6,16 +6,19 @@ import socket
 import threading
 from multiprocessing.connection import Connection
 
+import grpc
 import numpy as np
 import pytest
 from _waiting import until
 
 from verifier import cores, reader
-from verifier.api import KINDS
+from verifier.api import KINDS, RefusedError
 from verifier.api._lift import lift, request_digest
 from verifier.channel import Channel
+from verifier.frontend import _refusals
 from verifier.frontend._link import Link
 from verifier.frontend._messages import Answer, Call, FromCore, FromFrontEnd
+from verifier.frontend._refusals import Refusals
 from verifier.reader import Reader
 from verifier.v1 import verifier_pb2 as pb
 
@@ -30,12 +33,21 @@ class Core:
         self.channel, self._theirs = Channel(ours, FromFrontEnd), Channel(theirs, FromCore)
         self.takers = []
         self.reader = Reader("core", self._theirs, self._take, lambda *_: None)
-        self.link = Link(self._theirs, self.reader, np.zeros(1 << 16, np.uint8))
+        self.refused = 0
+        self.link = Link(self._theirs, self.reader, np.zeros(1 << 16, np.uint8), Refusals(self._count))
         self.reader.start()
 
     def _take(self, answer):
         self.takers.append(threading.current_thread().name)
         self.link.take(answer)
+
+    def _count(self):
+        self.refused += 1
+
+    def refuse(self, retry_after_s):
+        call = self.channel.receive()
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        self.channel.send(Answer(call.id, code, "full", None, retry_after_s))
 
     def call(self, **columns):
         request = lift(KINDS["Verify"], pb.VerifyRequest(items=1, **columns).SerializeToString())
@@ -91,6 +103,21 @@ def test_an_answer_has_the_digest_of_the_columns_that_came(core):
     assert core.answer().digested
     answer = pb.VerifyResponse.FromString(sent.future.result(WAIT_S))
     assert answer.columns_digest == request_digest(KINDS["Verify"], pb.VerifyRequest(items=1, input=column))
+
+
+def test_what_the_core_refuses_is_refused_here_for_a_moment(core, monkeypatch):
+    monkeypatch.setattr(_refusals, "_LONGEST_S", WAIT_S)
+    sent = core.call()
+    core.refuse(4 * WAIT_S)
+    for again in (sent.future.result, core.call):
+        with pytest.raises(RefusedError) as refused:
+            again()
+        assert refused.value.status.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert core.refused == 1
+    assert core.link._places.taken == 0
+    urgent = core.call(priority=pb.PRIORITY_CONSENSUS)
+    core.answer()
+    urgent.future.result(WAIT_S)
 
 
 def test_where_columns_lie_in_a_clients_memory_the_digest_is_the_cores(core):

@@ -39,6 +39,7 @@ from verifier.frontend._counts import FrontEndCounts
 from verifier.frontend._link import Link
 from verifier.frontend._messages import Answer, Drain, FromCore, Listening, Served
 from verifier.frontend._proxy import Proxy
+from verifier.frontend._refusals import Refusals
 from verifier.reader import Reader
 from verifier.regions import map_memory
 from verifier.telemetry import Tracing, open_tracing, set_up_logs
@@ -79,7 +80,8 @@ class FrontEnd:
         os.close(memory_fd)
         self._over = threading.Event()
         self._reader = Reader("core", channel, self._take, self._lose)
-        self._link = Link(channel, self._reader, memory, parse=self._tracing is not None)
+        refusals = Refusals(self._counts.refused)
+        self._link = Link(channel, self._reader, memory, refusals, parse=self._tracing is not None)
         limits = CallLimits(server.max_calls, server.max_streams, server.stream_in_flight)
         self._columns = ColumnCalls(self._link, self._counts, limits)
         self._health = Health()

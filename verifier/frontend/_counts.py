@@ -40,6 +40,12 @@ class FrontEndCounts:
         self._audit: list[Denied] = []
         self._tls: tuple[bool, float] | None = None
         self._gauges: dict[str, _Gauge] = {}
+        self._refused = 0
+
+    def refused(self) -> None:
+        """A request was refused without asking the core."""
+        with self._lock:
+            self._refused += 1
 
     def request(self, rpc: str, code: str) -> None:
         """A request was answered with a status."""
@@ -75,7 +81,9 @@ class FrontEndCounts:
                 self._audit,
                 self._tls,
                 {rpc: gauge.value for rpc, gauge in self._gauges.items()},
+                self._refused,
             )
+            self._refused = 0
             self._requests.clear()
             self._denials.clear()
             self._audit = []

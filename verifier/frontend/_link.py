@@ -17,6 +17,7 @@ from verifier.attended import Attended
 from verifier.channel import Channel
 from verifier.frontend._messages import Answer, Call, Cancel, FromFrontEnd, Span
 from verifier.frontend._places import Places
+from verifier.frontend._refusals import Refusals, kind_of
 from verifier.model import Bytes
 from verifier.reader import Reader
 from verifier.regions import aligned
@@ -32,11 +33,18 @@ class _Sent:
     """A call that the core has. `future` gives the bytes of the response."""
 
     def __init__(
-        self, link: Link, number: int, place: tuple[int, int], response: Any, digest: RequestDigest | None
+        self,
+        link: Link,
+        number: int,
+        place: tuple[int, int],
+        request: tuple[str, Any, str],
+        digest: RequestDigest | None,
     ) -> None:
+        """`request`: RPC, message without columns, caller."""
         self.place = place
+        self.request = request
         self._digest = digest
-        self._response = response
+        self._response = _RESPONSES[request[0]]
         self._parse = link.parse
         self.future: Attended[bytes] = Attended()
         self.future.attend = partial(link.reader.read_while, partial(link.is_next, number))
@@ -57,14 +65,18 @@ class _Sent:
 class Link:
     """The backend of a front end's calls. Thread-safe.
 
+    `refusals`: of the core's, which are repeated for a moment.
     `reader`: of what the core sends, in which a call that waits for the only answer due takes its turn.
     `parse`: answers are messages, for traces that look into them; otherwise bytes as the core made them.
     """
 
-    def __init__(self, channel: Channel, reader: Reader, memory: Bytes, *, parse: bool = False) -> None:
+    def __init__(
+        self, channel: Channel, reader: Reader, memory: Bytes, refusals: Refusals, *, parse: bool = False
+    ) -> None:
         self.reader = reader
         self._channel = channel
         self.parse = parse
+        self._refusals = refusals
         self._memory = memory
         self._places = Places(memory.size)
         self._ids = itertools.count()
@@ -81,13 +93,14 @@ class Link:
         caller: str,
         patient: Callable[[], bool] | None = None,
     ) -> _Sent:
-        """Writes the columns into the region and sends the rest. Raises CapacityError."""
+        """Writes the columns into the region and sends the rest. Raises CapacityError, RefusedError."""
+        self._refusals.check(rpc, request.message, caller)
         sizes = [aligned(len(g.data)) + aligned(len(g.offsets)) for g in request.columns.values()]
         place = self._places.take(sum(sizes), patient, deadline)
         number = next(self._ids)
         # Where some lie in a client's memory, which is not mapped here, the digest is the core's to take.
         digest = None if shared_columns(request.message) else RequestDigest(KINDS[rpc], request)
-        sent = _Sent(self, number, place, _RESPONSES[rpc], digest)
+        sent = _Sent(self, number, place, (rpc, request.message, caller), digest)
         try:
             spans = self._write(request, place[0])
             message = request.message.SerializeToString()
@@ -140,8 +153,9 @@ class Link:
             sent = self._sent.pop(answer.id)
         outcome: Any
         if answer.code:
-            code = _CODES[answer.code]
-            outcome = RefusedError(Status(code, answer.message, answer.field, answer.retry_after_s))
+            status = Status(_CODES[answer.code], answer.message, answer.field, answer.retry_after_s)
+            self._refusals.note(kind_of(*sent.request), sent.request[1].items, status)
+            outcome = RefusedError(status)
         elif answer.body_bytes:
             begin = sent.place[0]
             outcome = b"".join((self._memory[begin : begin + answer.body_bytes].data, sent.tail()))

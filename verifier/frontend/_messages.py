@@ -75,6 +75,7 @@ class Counts(msgspec.Struct, tag=4, array_like=True, frozen=True):
     audit: list[Denied] = []
     tls: tuple[bool, float] | None = None  # the last reading of the certificates: taken over, when they expire
     in_flight: dict[str, int] = {}  # by RPC
+    refused: int = 0  # requests refused without asking the core
 
 
 class Answer(msgspec.Struct, tag=5, array_like=True, frozen=True):

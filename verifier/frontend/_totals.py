@@ -24,6 +24,8 @@ class FrontEndTotals:
             self._metrics.request(rpc, code, count)
         for role, reason, count in counts.denials:
             self._metrics.denied(role, reason, count)
+        if counts.refused:
+            self._metrics.front_ends_refused(counts.refused)
         if counts.tls is not None:
             self._metrics.tls_files_read(*counts.tls)
         self._handling(number, counts.in_flight)

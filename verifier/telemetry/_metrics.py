@@ -119,6 +119,9 @@ class Metrics:
         self._tls_expires = self._gauge("tls_expiry_timestamp_seconds", "When the certificate in use expires.")
         self._front_ends = self._gauge("front_ends", "Front-end processes that accept calls.")
         self._front_ends_lost = self._counter("front_ends_lost", "Front-end processes that ended by themselves.")
+        self._front_ends_refused = self._counter(
+            "front_ends_refused", "Requests that front ends refused because the core had just refused such a one."
+        )
         self._regions = self._gauge("shared_regions", "Regions that clients have registered.")
         self._region_bytes = self._gauge("shared_region_bytes", "Bytes of those.")
         self._start_s = self._gauge("start_seconds", "From the start of the process until ready.")
@@ -257,6 +260,10 @@ class Metrics:
     def front_ends(self, up: int) -> None:
         """So many front-end processes accept calls."""
         self._front_ends.set(up)
+
+    def front_ends_refused(self, count: int) -> None:
+        """Front ends refused requests without asking the core."""
+        self._front_ends_refused.inc(count)
 
     def front_end_lost(self) -> None:
         """A front-end process has ended by itself."""
