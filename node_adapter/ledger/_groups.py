@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,11 @@ from node_adapter.errors import AdapterError, LedgerError
 from node_adapter.formats import Outcome as SignatureOutcome
 from node_adapter.formats import Signed, settle
 from node_adapter.ledger._calls import ADDRESS_BYTES, Call
-from node_adapter.ledger._engine import MAX_BYTES, MAX_ITEMS, Engine
 from node_adapter.ledger._outcome import NOT_VERIFIABLE, Failure, Outcome, first_line
+from node_adapter.ledger._requests import MAX_BYTES, MAX_ITEMS, Decider, Decision
 from node_adapter.ledger._schema import read_calls
 from verifier.errors import VerifierError
-from verifier.model import BatchResult, Code, bits_of
+from verifier.model import Code, bits_of
 
 __all__ = ["open_ledger", "verify_group"]
 
@@ -43,7 +42,7 @@ def open_ledger(path: Path) -> tuple[Any, list[Call]]:
         raise
 
 
-def verify_group(engine: Engine, path: Path, name: str, digest: str, row_group: int) -> Outcome:
+def verify_group(engine: Decider, path: Path, name: str, digest: str, row_group: int) -> Outcome:
     """Every verdict of a row group. What cannot be read or verified is an outcome with an error, never raised."""
     try:
         file, calls = open_ledger(path)
@@ -74,7 +73,7 @@ def _used(column: Any, calls: int) -> list[int]:
     return used
 
 
-def _codes(engine: Engine, table: Any, calls: Sequence[Call]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+def _codes(engine: Decider, table: Any, calls: Sequence[Call]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
     """A code for every row, and which rows stand for a signature: of those of a check, each signature's first."""
     codes = np.zeros(table.num_rows, np.uint8)
     signers = table["signer"]
@@ -106,7 +105,7 @@ def _by_call(column: Any) -> Iterator[tuple[int, _Rows]]:
         yield int(place), np.flatnonzero(places == place)
 
 
-def _submit(engine: Engine, call: Call, part: Any, rows: _Rows) -> list[tuple[_Rows, Future[BatchResult]]]:
+def _submit(engine: Decider, call: Call, part: Any, rows: _Rows) -> list[tuple[_Rows, Decision]]:
     names = ["input", "signature", *(["key"] if call.has_keys else [])]
     columns = {name: _column(name, part[name], call.scheme.width(name)) for name in names}
     items, total = part.num_rows, sum(column.data.size for column in columns.values())
