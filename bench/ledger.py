@@ -18,6 +18,7 @@ import contextlib
 import math
 import os
 import random
+import resource
 import signal
 import statistics
 import subprocess
@@ -177,7 +178,8 @@ def lines(report: Path) -> int:
 
 
 class Run(NamedTuple):
-    """What one run did. Rates in items a second, memory in bytes of all processes after the first quarter."""
+    """What one run did. Rates in items a second, memory in bytes of all processes after the first quarter, processor
+    time in seconds of all processes."""
 
     status: int
     seconds: float
@@ -185,12 +187,13 @@ class Run(NamedTuple):
     steady: float  # from there until the last
     least_bytes: int
     most_bytes: int
+    cpu_s: float
 
 
 def measure(dataset: Path, report: Path, options: argparse.Namespace, processes: int | None) -> Run:
     """One run from an empty checkpoint."""
     (report / "checkpoint.jsonl").unlink(missing_ok=True)
-    begun = time.monotonic()
+    begun, used = time.monotonic(), _cpu_s()
     progress: list[tuple[float, int]] = []
     memory: list[tuple[float, int]] = []
     ended = threading.Event()
@@ -214,7 +217,13 @@ def measure(dataset: Path, report: Path, options: argparse.Namespace, processes:
     last = next(((at, count) for at, count in progress if count == groups), (math.inf, 0))
     steady = (last[1] - first[1]) * GROUP_ROWS / max(last[0] - first[0], 1e-9)
     tail = [value for at, value in memory if at - begun > seconds / 4] or [0]
-    return Run(status, seconds, first[0] - begun, steady, min(tail), max(tail))
+    return Run(status, seconds, first[0] - begun, steady, min(tail), max(tail), _cpu_s() - used)
+
+
+def _cpu_s() -> float:
+    """Processor seconds of all children that have ended, and of theirs."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
 
 
 def interrupted(options: argparse.Namespace, dataset: Path, report: Path, groups: int) -> None:
@@ -278,6 +287,7 @@ def _tell(options: argparse.Namespace, processes: int | None, run: Run, bare: fl
         f"processes {processes or 'as usual'}: exit status {run.status}; {rate:,.0f} items/s with start, reading, "
         f"digests, report ({rate / bare:.0%} of the driver alone, {bare:,.0f}); {run.steady:,.0f} from the first row "
         f"groups to the last ({run.steady / bare:.0%} of the driver{peak}); the first after {run.start_s:.1f} s; "
+        f"{run.cpu_s:.1f} s of processor time; "
         f"memory {run.least_bytes >> 20} to {run.most_bytes >> 20} MiB after the first quarter"
     )
 
@@ -297,6 +307,7 @@ def _record(options: argparse.Namespace, device: DeviceInfo, processes: int | No
             "steady_items_per_s": round(run.steady),
             "steady_fraction_of_driver": round(run.steady / bare, 3),
             "start_s": round(run.start_s, 2),
+            "cpu_s": round(run.cpu_s, 2),
             "memory_least_bytes": run.least_bytes,
             "memory_most_bytes": run.most_bytes,
         }

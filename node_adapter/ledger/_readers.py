@@ -200,10 +200,11 @@ class _Work:
             busy = {reader.control: reader for reader in self._readers if reader.groups}
             if not busy:
                 break
-            for control in wait(list(busy)):
-                if done := self._take(busy[cast(Connection, control)]):
-                    self._may_be_lost = self._most_lost
-                    yield done
+            # All that is there at once: the consumer waits for the disk once for each list.
+            done = [pair for control in wait(list(busy)) for pair in self._take(busy[cast(Connection, control)])]
+            if done:
+                self._may_be_lost = self._most_lost
+                yield done
         problem = "every process that reads has ended, and what took its place, too"
         yield [(group, _failed(group, problem)) for group in (*self._left, *self._again)]
 
