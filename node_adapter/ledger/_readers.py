@@ -57,7 +57,8 @@ def verify_with_readers(
     """
     largest = max(group.nbytes for group in groups)
     threads = _threads(largest, processes)
-    region_bytes = max(2 * MAX_BYTES, min(threads * largest, _READ_BYTES // processes))
+    # The largest batch fits: Engine takes twice MAX_BYTES, and offsets and alignment come to that.
+    region_bytes = max(3 * MAX_BYTES, min(threads * largest, _READ_BYTES // processes))
     with ExitStack() as resources:
         readers = _Readers(region_bytes)
         resources.callback(readers.close)

@@ -140,6 +140,10 @@ def verify(
     Ends with 0 if every signature is valid. 1: some are not, or cannot be verified. 2: something could not be read
     or decided; the next run tries it again.
     """
+    if ray is not None and processes is not None:
+        raise typer.BadParameter(
+            "a cluster's actors read for themselves; leave out one of both", param_hint="--processes"
+        )
     folder = report or dataset.parent / f"{dataset.name}.report"
     console = Console(quiet=as_json)
     with _failures():
