@@ -1,11 +1,14 @@
 """A ledger of millions of transactions, verified in bulk: rate beside the bare driver's, memory, interruptions.
 
     python bench/ledger.py --items 10000000 --folder /tmp/ledger --kills 5
+    python bench/ledger.py --items 32000000 --distinct 100000 --folder /tmp/ledger --device cuda:0 --processes 1,2,4,6
 
-The dataset is made once in the folder and kept: distinct signatures up to --distinct, over and over from there. The
-bare driver verifies the same items, with nothing around it, before and after the run, in the same process's time.
-With --kills the run is killed at random moments and started again, and the reports are compared. Results go to
-bench/results/ as JSON lines.
+The dataset is made once in the folder and kept: distinct signatures up to --distinct, over and over from there,
+written as `verifier ledger export` writes. The bare driver verifies the same items, with nothing around it, before
+and after the runs, in the same process's time. There is a run and a record for each number of --processes, with the
+rate from the first row groups that were written down to the last beside the rate with start and report. --peak is
+the daemon's rate for the same items, of which records then have the share. With --kills the run is killed at random
+moments and started again, and the reports are compared. Results go to bench/results/ as JSON lines.
 """
 
 from __future__ import annotations
@@ -15,13 +18,17 @@ import contextlib
 import math
 import os
 import random
+import resource
 import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +41,7 @@ sys.path.insert(0, str(ROOT))
 
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding  # noqa: E402
 from node_adapter.ledger import SCHEMA, Call  # noqa: E402
-from node_adapter.ledger._schema import with_calls  # noqa: E402
+from node_adapter.ledger._schema import WRITE_OPTIONS, with_calls  # noqa: E402
 from verifier.bench.processes import proportional_bytes, tree  # noqa: E402
 from verifier.bench.records import Record, append_records  # noqa: E402
 from verifier.bench.rig import Rig, columns_of  # noqa: E402
@@ -57,26 +64,40 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--algorithm", default="SM2", choices=sorted(PLUGINS))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--folder", type=Path, required=True, help="for the dataset and the reports")
+    parser.add_argument(
+        "--processes", type=_numbers, default=[None], help="that read, as 1,2,4; default: the command's"
+    )
+    parser.add_argument("--peak", type=float, help="items a second of the daemon, to compare with")
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "ledger.jsonl")
     return parser.parse_args()
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
 def make_dataset(folder: Path, made: SignatureSet, items: int) -> None:
     """Files of sixteen row groups, a block every 1,000 transactions; those that are there already are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     call = Call(Scheme(Algorithm[made.algorithm], InputKind.DIGEST, SignatureEncoding.RAW_RS, KeyEncoding.RAW_XY))
-    for start in track(range(0, items, FILE_ROWS), description="dataset"):
+
+    def write(start: int) -> None:
         path = folder / f"{start // FILE_ROWS:05}.parquet"
         if path.exists():
-            continue
+            return
         temporary = path.with_suffix(".part")
-        with pq.ParquetWriter(temporary, SCHEMA, compression="none", write_page_checksum=True) as writer:
+        with pq.ParquetWriter(temporary, SCHEMA, **WRITE_OPTIONS) as writer:
             for first in range(start, min(start + FILE_ROWS, items), GROUP_ROWS):
                 writer.write_table(_rows(made, first, min(first + GROUP_ROWS, items)))
             writer.add_key_value_metadata(with_calls([call]))
         temporary.replace(path)
+
+    starts = range(0, items, FILE_ROWS)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # Arrow does nearly all of it
+        for _ in track(pool.map(write, starts), description="dataset", total=len(starts)):
+            pass
 
 
 def _rows(made: SignatureSet, first: int, last: int) -> pa.Table:
@@ -121,12 +142,20 @@ def bare_times(made: SignatureSet, device: str, runs: int = 3) -> tuple[DeviceIn
 
 
 def verify(
-    folder: Path, report: Path, device: str, on_step: Callable[[subprocess.Popen[bytes]], None], step_s: float = 0.5
+    folder: Path,
+    report: Path,
+    options: argparse.Namespace,
+    processes: int | None,
+    on_step: Callable[[subprocess.Popen[bytes]], None],
+    step_s: float = 0.5,
 ) -> tuple[int, float]:
     """One run of the command: its exit status and seconds. `on_step` is called every `step_s` seconds."""
     command = [sys.executable, "-m", "verifier", "ledger", "verify", str(folder)]
+    command += ["--device", options.device, "--report", str(report)]
+    if processes:
+        command += ["--processes", str(processes)]
     begun = time.monotonic()
-    process = subprocess.Popen([*command, "--device", device, "--report", str(report)], start_new_session=True)
+    process = subprocess.Popen(command, start_new_session=True)
     while process.poll() is None:
         on_step(process)
         time.sleep(step_s)
@@ -148,12 +177,53 @@ def lines(report: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def steady_rate(progress: list[tuple[float, int]], items: int) -> float:
-    """Items a second from the first row groups that were written down until the last: without start and report."""
-    first = next((at, count) for at, count in progress if count)
-    groups = -(-items // GROUP_ROWS)
+class Run(NamedTuple):
+    """What one run did. Rates in items a second, memory in bytes of all processes after the first quarter, processor
+    time in seconds of all processes."""
+
+    status: int
+    seconds: float
+    start_s: float  # until the first row groups were written down
+    steady: float  # from there until the last
+    least_bytes: int
+    most_bytes: int
+    cpu_s: float
+
+
+def measure(dataset: Path, report: Path, options: argparse.Namespace, processes: int | None) -> Run:
+    """One run from an empty checkpoint."""
+    (report / "checkpoint.jsonl").unlink(missing_ok=True)
+    begun, used = time.monotonic(), _cpu_s()
+    progress: list[tuple[float, int]] = []
+    memory: list[tuple[float, int]] = []
+    ended = threading.Event()
+
+    def watch(process: subprocess.Popen[bytes]) -> None:
+        if not progress:
+            sampler = threading.Thread(target=sample, args=(process.pid,))
+            sampler.start()  # by itself: adding up pages takes longer than a step
+        progress.append((time.monotonic(), lines(report)))
+
+    def sample(pid: int) -> None:
+        while not ended.wait(0.5):
+            memory.append((time.monotonic(), tree_bytes(pid)))
+
+    try:
+        status, seconds = verify(dataset, report, options, processes, watch, step_s=0.005)
+    finally:
+        ended.set()
+    groups = -(-options.items // GROUP_ROWS)
+    first = next(((at, count) for at, count in progress if count), (math.nan, 0))
     last = next(((at, count) for at, count in progress if count == groups), (math.inf, 0))
-    return (last[1] - first[1]) * GROUP_ROWS / max(last[0] - first[0], 1e-9)
+    steady = (last[1] - first[1]) * GROUP_ROWS / max(last[0] - first[0], 1e-9)
+    tail = [value for at, value in memory if at - begun > seconds / 4] or [0]
+    return Run(status, seconds, first[0] - begun, steady, min(tail), max(tail), _cpu_s() - used)
+
+
+def _cpu_s() -> float:
+    """Processor seconds of all children that have ended, and of theirs."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
 
 
 def interrupted(options: argparse.Namespace, dataset: Path, report: Path, groups: int) -> None:
@@ -167,7 +237,7 @@ def interrupted(options: argparse.Namespace, dataset: Path, report: Path, groups
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-        status, seconds = verify(dataset, report, options.device, end)
+        status, seconds = verify(dataset, report, options, options.processes[-1], end)
         print(f"run {kill + 1}: exit status {status}, {seconds:.1f} s, {lines(report)} of {groups} row groups done")
 
 
@@ -184,56 +254,65 @@ def main() -> None:
     made = make_signatures(
         options.algorithm, min(options.distinct, options.items), seed=options.seed, fault_share=0.0001
     )
-    dataset, report = options.folder / f"{options.algorithm}-{options.items}", options.folder / "report"
+    dataset = options.folder / f"{options.algorithm}-{options.items}-{made.items}"
     make_dataset(dataset, made, options.items)
-    memory: list[tuple[float, int]] = []
-    progress: list[tuple[float, int]] = []
-
-    def watch(process: subprocess.Popen[bytes]) -> None:
-        now = time.monotonic()
-        progress.append((now, lines(report)))
-        if not memory or now - memory[-1][0] > 0.5:
-            memory.append((now, tree_bytes(process.pid)))
-
-    (report / "checkpoint.jsonl").unlink(missing_ok=True)
     device, batch, before = bare_times(made, options.device)
-    status, seconds = verify(dataset, report, options.device, watch, step_s=0.01)
+    runs = {number: measure(dataset, _report(options, number), options, number) for number in options.processes}
     _, _, after = bare_times(made, options.device)
     bare = batch / statistics.median(before + after)
-    rate, steady = options.items / seconds, steady_rate(progress, options.items)
-    tail = [value for at, value in memory if at - memory[0][0] > seconds / 4]
-    print(
-        f"exit status {status}; {rate:,.0f} items/s with start, reading, digests, report ({rate / bare:.0%} of the "
-        f"driver alone, {bare:,.0f}), {steady:,.0f} from the first row group to the last ({steady / bare:.0%}); "
-        f"memory {min(tail) >> 20} to {max(tail) >> 20} MiB after the first quarter"
-    )
-    case = "ledger-verify-" + options.algorithm.lower().replace("_", "-")
-    append_records(
-        options.out,
-        [
-            Record.of_times(
-                case if device.kind == "cuda" else f"{case}-cpu",
-                device,
-                options.items,
-                [seconds],
-                options.items,
-                includes=("start", "file digest", "Parquet", "parsing", "report"),
-                limit=("the driver alone", bare),
-                settings={
-                    "steady_items_per_s": round(steady),
-                    "memory_least_bytes": min(tail),
-                    "memory_most_bytes": max(tail),
-                },
-            )
-        ],
-    )
+    for number, run in runs.items():
+        _tell(options, number, run, bare)
+    append_records(options.out, [_record(options, device, number, run, bare) for number, run in runs.items()])
+    first, *others = (_report(options, number) for number in options.processes)
+    if not all(same_reports(first, other) for other in others):
+        print("the reports are DIFFERENT")
     if options.kills:
         again = options.folder / "interrupted"
         (again / "checkpoint.jsonl").unlink(missing_ok=True)
         groups = -(-options.items // GROUP_ROWS)
         interrupted(options, dataset, again, groups)
-        equal = "equal" if same_reports(report, again) else "DIFFERENT"
+        equal = "equal" if same_reports(first, again) else "DIFFERENT"
         print(f"{lines(again)} row groups written down for {groups}; reports are {equal}")
+
+
+def _report(options: argparse.Namespace, processes: int | None) -> Path:
+    path: Path = options.folder / f"report-{processes or 'usual'}"
+    return path
+
+
+def _tell(options: argparse.Namespace, processes: int | None, run: Run, bare: float) -> None:
+    rate = options.items / run.seconds
+    peak = f", {run.steady / options.peak:.0%} of the daemon's peak" if options.peak else ""
+    print(
+        f"processes {processes or 'as usual'}: exit status {run.status}; {rate:,.0f} items/s with start, reading, "
+        f"digests, report ({rate / bare:.0%} of the driver alone, {bare:,.0f}); {run.steady:,.0f} from the first row "
+        f"groups to the last ({run.steady / bare:.0%} of the driver{peak}); the first after {run.start_s:.1f} s; "
+        f"{run.cpu_s:.1f} s of processor time; "
+        f"memory {run.least_bytes >> 20} to {run.most_bytes >> 20} MiB after the first quarter"
+    )
+
+
+def _record(options: argparse.Namespace, device: DeviceInfo, processes: int | None, run: Run, bare: float) -> Record:
+    case = "ledger-verify-" + options.algorithm.lower().replace("_", "-")
+    return Record.of_times(
+        case if device.kind == "cuda" else f"{case}-cpu",
+        device,
+        options.items,
+        [run.seconds],
+        options.items,
+        includes=("start", "file digest", "Parquet", "parsing", "report"),
+        limit=("the driver alone", bare),
+        settings={
+            "processes": processes or "usual",
+            "steady_items_per_s": round(run.steady),
+            "steady_fraction_of_driver": round(run.steady / bare, 3),
+            "start_s": round(run.start_s, 2),
+            "cpu_s": round(run.cpu_s, 2),
+            "memory_least_bytes": run.least_bytes,
+            "memory_most_bytes": run.most_bytes,
+        }
+        | ({"steady_fraction_of_daemon": round(run.steady / options.peak, 3)} if options.peak else {}),
+    )
 
 
 if __name__ == "__main__":

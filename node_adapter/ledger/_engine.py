@@ -5,31 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import structlog
 
-from node_adapter.client import Priority
 from node_adapter.client._columns import Column
 from node_adapter.ledger._calls import Call
-from verifier.api import ColumnarRequest, Given, tune_malloc
+from node_adapter.ledger._outcome import first_line
+from node_adapter.ledger._requests import CALLER, MAX_BYTES, MAX_ITEMS, columnar_request
+from verifier.api import Operations, Pending, RefusedError, SharedRegions, status_of, tune_malloc
 from verifier.api.requests import Limits, Requests
 from verifier.config import load_settings
 from verifier.core import Core
-from verifier.errors import CapacityError
+from verifier.errors import CapacityError, VerifierError
 from verifier.keys import KeySetLimits, KeySets
 from verifier.manifest import load_manifest
 from verifier.model import BatchResult
+from verifier.regions import Region
 from verifier.registry import find_source, plugin_paths, shipped_folder
 from verifier.telemetry import set_up_logs
-from verifier.v1 import verifier_pb2 as pb
 
 __all__ = ["AT_ONCE", "Engine", "plugin_digests"]
 
 AT_ONCE = 4  # row groups that are read, verified and written down at the same time, a device
-MAX_ITEMS = 1 << 18
-MAX_BYTES = 32 << 20
 LAUNCH_S = 0.2  # nothing here is more urgent than anything else
 
 
@@ -48,7 +48,10 @@ def plugin_digests(calls: Iterable[Call]) -> dict[str, str]:
 
 
 class Engine:
-    """Use it in a with statement. `threads` bounds the CPU's threads; None takes all cores."""
+    """Use it in a with statement. `threads` bounds the CPU's threads; None takes all cores.
+
+    `operations` take batches, of this process and of those that read for it.
+    """
 
     def __init__(self, devices: Sequence[str], plugins: Sequence[str], *, threads: int | None = None) -> None:
         tune_malloc()
@@ -56,19 +59,21 @@ class Engine:
             load_settings(
                 overrides={
                     "devices": {"use": list(devices)} | ({"cpu_threads": threads} if threads else {}),
-                    "plugins": {"load": list(plugins)},
+                    # One run has one plugin's verdicts: outcomes name its digest.
+                    "plugins": {"load": list(plugins), "watch": False},
                     "scheduling": {"launch_s": LAUNCH_S},
                 }
             )
         )
-        self._requests: Requests
+        self.operations: Operations
 
     def __enter__(self) -> Self:
         if not structlog.is_configured():
             set_up_logs("warning", "console")  # in an actor of a cluster
         self._core.start()
         limits = Limits(MAX_ITEMS, 2 * MAX_BYTES)
-        self._requests = Requests(self._core.registry, limits, KeySets(KeySetLimits()))
+        requests = Requests(self._core.registry, limits, KeySets(KeySetLimits()))
+        self.operations = _PatientOperations(requests, self._core.named, SharedRegions())
         return self
 
     def __exit__(
@@ -94,22 +99,22 @@ class Engine:
 
         Raises VerifierError naming what is wrong.
         """
-        fields: dict[str, Any] = {
-            "items": stop - start,
-            "scheme": call.scheme.message(),
-            "priority": int(Priority.BULK),
-        }
-        given = {}
-        for name, column in columns.items():
-            data, offsets = column.views(start, stop)  # where Arrow has them: the worker's slot takes the only copy
-            given[name] = Given(data.data, memoryview(offsets))
-        if call.recover:
-            fields["address_hash"] = int(call.address_hash)
-            prepared = self._requests.recover(ColumnarRequest(pb.RecoverRequest(**fields), given))
-        else:
-            prepared = self._requests.verify(ColumnarRequest(pb.VerifyRequest(**fields), given))
+        rpc, request = columnar_request(call, columns, start, stop)
+        return self.operations.submit(rpc, request, deadline=None, caller=CALLER).future
+
+    def unmap(self, region: Region) -> None:
+        """Has the devices let go of a region that no batch uses any more."""
+        self._core.fleet.unmap(region.id)
+
+
+class _PatientOperations(Operations):
+    """Waits while the queue is full; says what it refuses in the words of outcomes, wherever they are made."""
+
+    def submit(self, *batch: Any, **how: Any) -> Pending:
         while True:
             try:
-                return self._core.named.submit(prepared.batch, priority=prepared.priority, caller="ledger")
+                return super().submit(*batch, **how)
             except CapacityError as full:
                 time.sleep(full.retry_after_s)
+            except VerifierError as error:
+                raise RefusedError(replace(status_of(error), message=first_line(error))) from error

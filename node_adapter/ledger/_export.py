@@ -14,14 +14,12 @@ from node_adapter.errors import FormatError
 from node_adapter.formats import Record, Signed, Unverifiable
 from node_adapter.ledger._calls import Call
 from node_adapter.ledger._files import replacing
-from node_adapter.ledger._schema import SCHEMA, with_calls
+from node_adapter.ledger._schema import SCHEMA, WRITE_OPTIONS, with_calls
 
 __all__ = ["Exported", "export"]
 
 GROUP_ROWS = 65_536
 GROUP_BYTES = 32 << 20
-
-_RANDOM = ("input", "signature", "key")  # neither a dictionary nor compression makes them smaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +37,7 @@ class _Writer:
     """Gathers rows and writes them in row groups."""
 
     def __init__(self, path: Path, group_rows: int) -> None:
-        self._file = pq.ParquetWriter(
-            path,
-            SCHEMA,
-            compression={name: "none" if name in _RANDOM else "zstd" for name in SCHEMA.names},
-            use_dictionary=[name for name in SCHEMA.names if name not in (*_RANDOM, "transaction")],
-            write_page_checksum=True,
-        )
+        self._file = pq.ParquetWriter(path, SCHEMA, **WRITE_OPTIONS)
         self._group_rows = group_rows
         self._rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         self._bytes = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,17 @@ from node_adapter.errors import AdapterError, LedgerError
 from node_adapter.formats import Outcome as SignatureOutcome
 from node_adapter.formats import Signed, settle
 from node_adapter.ledger._calls import ADDRESS_BYTES, Call
-from node_adapter.ledger._engine import MAX_BYTES, MAX_ITEMS, Engine
 from node_adapter.ledger._outcome import NOT_VERIFIABLE, Failure, Outcome, first_line
+from node_adapter.ledger._requests import MAX_BYTES, MAX_ITEMS, Decider, Decision
 from node_adapter.ledger._schema import read_calls
 from verifier.errors import VerifierError
-from verifier.model import BatchResult, Code, bits_of
+from verifier.model import Code, bits_of
 
 __all__ = ["open_ledger", "verify_group"]
 
 _Rows = npt.NDArray[np.intp] | slice  # of a row group
 
+_NO_VALUE = pa.array([], pa.binary())
 _VERIFIED = ["call", "input", "signature", "key", "signer", "check", "check_signature", "check_key", "why"]
 
 
@@ -42,12 +42,13 @@ def open_ledger(path: Path) -> tuple[Any, list[Call]]:
         raise
 
 
-def verify_group(engine: Engine, path: Path, name: str, digest: str, row_group: int) -> Outcome:
+def verify_group(engine: Decider, path: Path, name: str, digest: str, row_group: int) -> Outcome:
     """Every verdict of a row group. What cannot be read or verified is an outcome with an error, never raised."""
     try:
         file, calls = open_ledger(path)
         with file:
-            table = file.read_row_group(row_group, columns=_VERIFIED)
+            # Row groups are read beside each other: a column a thread on top would only cost processor time.
+            table = file.read_row_group(row_group, columns=_VERIFIED, use_threads=False)
             used = [calls[place] for place in _used(table["call"], len(calls))]
             plugins = engine.plugins(used)
             codes, firsts = _codes(engine, table, calls)
@@ -72,7 +73,7 @@ def _used(column: Any, calls: int) -> list[int]:
     return used
 
 
-def _codes(engine: Engine, table: Any, calls: Sequence[Call]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+def _codes(engine: Decider, table: Any, calls: Sequence[Call]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
     """A code for every row, and which rows stand for a signature: of those of a check, each signature's first."""
     codes = np.zeros(table.num_rows, np.uint8)
     signers = table["signer"]
@@ -104,7 +105,7 @@ def _by_call(column: Any) -> Iterator[tuple[int, _Rows]]:
         yield int(place), np.flatnonzero(places == place)
 
 
-def _submit(engine: Engine, call: Call, part: Any, rows: _Rows) -> list[tuple[_Rows, Future[BatchResult]]]:
+def _submit(engine: Decider, call: Call, part: Any, rows: _Rows) -> list[tuple[_Rows, Decision]]:
     names = ["input", "signature", *(["key"] if call.has_keys else [])]
     columns = {name: _column(name, part[name], call.scheme.width(name)) for name in names}
     items, total = part.num_rows, sum(column.data.size for column in columns.values())
@@ -119,9 +120,10 @@ def _submit(engine: Engine, call: Call, part: Any, rows: _Rows) -> list[tuple[_R
 
 def _column(name: str, values: Any, width: int | None) -> Column:
     """An Arrow column as one of the client's, without a copy."""
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if isinstance(array, pa.ChunkedArray):  # of no chunk, or too large for one
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], pa.binary())
+    array = values
+    if isinstance(values, pa.ChunkedArray):
+        # One chunk, as row groups mostly have, is not copied: `combine_chunks` would.
+        array = values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays([_NO_VALUE, *values.chunks])
     if array.null_count:
         raise LedgerError(f"column {name}", f"{array.null_count} nulls where the call needs a value")
     _, offsets, data = array.buffers()

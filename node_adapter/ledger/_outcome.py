@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from verifier.api import RefusedError
+
 __all__ = ["NOT_VERIFIABLE", "UNREADABLE", "Failure", "Outcome", "first_line"]
 
 NOT_VERIFIABLE = "NOT_VERIFIABLE"
@@ -61,5 +63,7 @@ class Outcome:
 
 
 def first_line(error: Exception) -> str:
-    """What an outcome says of an error: pyarrow's have many lines."""
+    """What an outcome says of an error: pyarrow's have many lines. One of another process says its kind itself."""
+    if isinstance(error, RefusedError):
+        return str(error)
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -30,7 +30,7 @@ import pyarrow as pa
 from node_adapter.errors import LedgerError
 from node_adapter.ledger._calls import Call
 
-__all__ = ["SCHEMA", "SCHEMA_VERSION", "broken_off", "read_calls", "with_calls"]
+__all__ = ["SCHEMA", "SCHEMA_VERSION", "WRITE_OPTIONS", "broken_off", "read_calls", "with_calls"]
 
 SCHEMA_VERSION = 1
 
@@ -49,6 +49,15 @@ SCHEMA = pa.schema(
         ("why", pa.string()),
     ]
 )
+
+_RANDOM = ("input", "signature", "key")  # neither a dictionary nor compression makes them smaller
+
+WRITE_OPTIONS: dict[str, Any] = {
+    "compression": {name: "none" if name in _RANDOM else "zstd" for name in SCHEMA.names},
+    "use_dictionary": [name for name in SCHEMA.names if name not in (*_RANDOM, "transaction")],
+    "write_page_checksum": True,
+}
+"""How pyarrow's ParquetWriter writes these columns. docs/scaling.md has what was measured."""
 
 _VERSION_KEY, _CALLS_KEY, _BROKEN_KEY = b"verifier.ledger", b"verifier.calls", b"verifier.broken"
 

@@ -20,10 +20,13 @@ from node_adapter.ledger._engine import AT_ONCE, Engine, plugin_digests
 from node_adapter.ledger._files import file_digest
 from node_adapter.ledger._groups import open_ledger, verify_group
 from node_adapter.ledger._outcome import Outcome, first_line
+from node_adapter.ledger._readers import verify_with_readers
 from node_adapter.ledger._schema import broken_off
+from verifier.core import devices_in_use
 
 __all__ = ["Group", "Options", "Plan", "plan_dataset", "verify_dataset"]
 
+_CORES_A_PROCESS, _MOST_PROCESSES = 4, 8
 _READ_BYTES = 1 << 30  # of row groups that are in memory at the same time, where there are more than a few
 
 Stamp = tuple[int, int]  # bytes, and nanoseconds of the last change
@@ -66,15 +69,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to verify. `ray` is a cluster's address, "local" for one of its own, or None for this process alone.
+    """How to verify. `ray` is a cluster's address, "local" for one of its own, or None for this machine alone.
 
-    `devices` are as in the setting devices.use, for this process; a cluster's actors each take one of the cluster's
-    GPUs, or `cpus` CPUs where it has none.
+    `devices` are as in the setting devices.use, for this machine, and `processes` read for them; with 1 this process
+    does. None: by devices and cores. A cluster's actors each take one of the cluster's GPUs, or `cpus` CPUs where it
+    has none.
     """
 
     devices: tuple[str, ...] = ("auto",)
     ray: str | None = None
     cpus: int = 1
+    processes: int | None = None
 
 
 def plan_dataset(dataset: Path, on_file: Callable[[Path], None] = lambda _: None) -> Plan:
@@ -155,9 +160,24 @@ def verify_dataset(
 
 
 def _here(groups: Sequence[Group], plugins: Sequence[str], options: Options) -> Iterator[_Done]:
+    devices = devices_in_use(options.devices)
+    processes = options.processes or usual_processes(devices)
+    if processes == 1:
+        return _by_itself(groups, plugins, devices)
+    return verify_with_readers(groups, plugins, devices, processes)
+
+
+def usual_processes(devices: Sequence[str]) -> int:
+    """How many processes read unless told otherwise: several where there is a GPU, and cores for them."""
+    if not any(device.startswith("cuda") for device in devices):
+        return 1
+    return min(max(len(os.sched_getaffinity(0)) // _CORES_A_PROCESS, 1), _MOST_PROCESSES)
+
+
+def _by_itself(groups: Sequence[Group], plugins: Sequence[str], devices: Sequence[str]) -> Iterator[_Done]:
     done: queue.SimpleQueue[tuple[Group, Future[Outcome]]] = queue.SimpleQueue()
     with ExitStack() as resources:
-        engine = resources.enter_context(Engine(options.devices, plugins))
+        engine = resources.enter_context(Engine(devices, plugins))
         pool = resources.enter_context(ThreadPoolExecutor(_at_once(groups, engine.devices), "ledger"))
         resources.callback(pool.shutdown, wait=False, cancel_futures=True)
         for group in groups:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "bench").glob("*.py"))
-EXTRAS = {"cipher_plots.py": "matplotlib", "ledger.py": "pyarrow"}
+EXTRAS = {"cipher_plots.py": "matplotlib", "ledger.py": "pyarrow", "ledger_reading.py": "pyarrow"}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)

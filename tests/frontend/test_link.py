@@ -34,7 +34,7 @@ class Core:
         self.takers = []
         self.reader = Reader("core", self._theirs, self._take, lambda *_: None)
         self.refused = 0
-        self.link = Link(self._theirs, self.reader, np.zeros(1 << 16, np.uint8), Refusals(self._count))
+        self.link = Link(self._theirs, self.reader, np.zeros(1 << 16, np.uint8), refusals=Refusals(self._count))
         self.reader.start()
 
     def _take(self, answer):

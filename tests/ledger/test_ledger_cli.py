@@ -67,6 +67,7 @@ def test_what_cannot_be_read_ends_it_with_2_and_is_named(dataset, tmp_path):
     ("arguments", "problem"),
     [
         (["verify", "nothing"], "nothing: No such"),
+        (["verify", ".", "--ray", "local", "--processes", 2], "leave out one of both"),
         (["verify", "."], "no *.parquet file is in this folder"),
         (["export", "--format", "ethereum", "--out", "data", "missing.rlp"], "missing.rlp: No such"),
         (["export", "--format", "ethereum", "--out", "data", "a/x", "b/x"], "would be written to x.parquet"),

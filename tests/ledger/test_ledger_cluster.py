@@ -92,11 +92,11 @@ def wait_for_nodes(address, count):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("lose_a_node", [False, True])
-def test_the_report_is_that_of_one_process(tmp_path, cluster, lose_a_node):
+def test_the_report_is_that_of_one_machine(tmp_path, cluster, lose_a_node):
     address, nodes = cluster
     blocks, made = sm2_blocks(12_000)
     export(blocks, tmp_path / "data" / "a.parquet", group_rows=200)
-    assert start_run(tmp_path / "data", tmp_path / "here", "--device", "cpu").wait() == 1
+    assert start_run(tmp_path / "data", tmp_path / "here", "--device", "cpu", "--processes", "2").wait() == 1
     wait_for_nodes(address, 2)
     process = start_run(tmp_path / "data", tmp_path / "there", "--ray", address)
     if lose_a_node:

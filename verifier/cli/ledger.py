@@ -106,6 +106,15 @@ def verify(
     device: Annotated[
         list[str] | None, typer.Option(help="Devices of this machine, as in the setting devices.use. [default: auto]")
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="Processes that read for this machine's devices; 1: none but this one. "
+            "[default: with a GPU one for 4 cores, 8 at most; else 1]",
+        ),
+    ] = None,
     ray: Annotated[
         str | None,
         typer.Option(help="Verify over a Ray cluster: its address, auto for the one this machine is in, or local."),
@@ -125,11 +134,16 @@ def verify(
 
     verifier ledger verify ledger
     verifier ledger verify ledger --device cuda:0 --report /tmp/report
+    verifier ledger verify ledger --device cuda:0 --processes 6
     verifier ledger verify ledger --ray auto
 
     Ends with 0 if every signature is valid. 1: some are not, or cannot be verified. 2: something could not be read
     or decided; the next run tries it again.
     """
+    if ray is not None and processes is not None:
+        raise typer.BadParameter(
+            "a cluster's actors read for themselves; leave out one of both", param_hint="--processes"
+        )
     folder = report or dataset.parent / f"{dataset.name}.report"
     console = Console(quiet=as_json)
     with _failures():
@@ -138,7 +152,7 @@ def verify(
         dataset.stat()  # a misspelt name gets no report
         with console.status("reading the files' digests") as status:
             plan = plan_dataset(dataset, lambda path: status.update(f"read {path.name}"))
-        options = Options(tuple(device or ("auto",)), ray, cpus)
+        options = Options(tuple(device or ("auto",)), ray, cpus, processes)
         with Checkpoint(checkpoint or folder / "checkpoint.jsonl") as done:
             outcomes = _verify(plan, done, options, console)
         write_report(outcomes, folder, dataset.name)

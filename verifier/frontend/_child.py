@@ -81,7 +81,7 @@ class FrontEnd:
         self._over = threading.Event()
         self._reader = Reader("core", channel, self._take, self._lose)
         refusals = Refusals(self._counts.refused)
-        self._link = Link(channel, self._reader, memory, refusals, parse=self._tracing is not None)
+        self._link = Link(channel, self._reader, memory, refusals=refusals, parse=self._tracing is not None)
         limits = CallLimits(server.max_calls, server.max_streams, server.stream_in_flight)
         self._columns = ColumnCalls(self._link, self._counts, limits)
         self._health = Health()

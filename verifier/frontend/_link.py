@@ -65,13 +65,19 @@ class _Sent:
 class Link:
     """The backend of a front end's calls. Thread-safe.
 
-    `refusals`: of the core's, which are repeated for a moment.
+    `refusals` of the core are repeated for a moment.
     `reader`: of what the core sends, in which a call that waits for the only answer due takes its turn.
     `parse`: answers are messages, for traces that look into them; otherwise bytes as the core made them.
     """
 
     def __init__(
-        self, channel: Channel, reader: Reader, memory: Bytes, refusals: Refusals, *, parse: bool = False
+        self,
+        channel: Channel,
+        reader: Reader,
+        memory: Bytes,
+        *,
+        refusals: Refusals | None = None,
+        parse: bool = False,
     ) -> None:
         self.reader = reader
         self._channel = channel
@@ -94,7 +100,8 @@ class Link:
         patient: Callable[[], bool] | None = None,
     ) -> _Sent:
         """Writes the columns into the region and sends the rest. Raises CapacityError, RefusedError."""
-        self._refusals.check(rpc, request.message, caller)
+        if self._refusals is not None:
+            self._refusals.check(rpc, request.message, caller)
         sizes = [aligned(len(g.data)) + aligned(len(g.offsets)) for g in request.columns.values()]
         place = self._places.take(sum(sizes), patient, deadline)
         number = next(self._ids)
@@ -154,7 +161,8 @@ class Link:
         outcome: Any
         if answer.code:
             status = Status(_CODES[answer.code], answer.message, answer.field, answer.retry_after_s)
-            self._refusals.note(kind_of(*sent.request), sent.request[1].items, status)
+            if self._refusals is not None:
+                self._refusals.note(kind_of(*sent.request), sent.request[1].items, status)
             outcome = RefusedError(status)
         elif answer.body_bytes:
             begin = sent.place[0]
