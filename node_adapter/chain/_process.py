@@ -25,6 +25,7 @@ from node_adapter.chain._node import Node, NodeSettings
 from node_adapter.chain._questions import Answer, Point, Question
 from node_adapter.client import AsyncVerifierClient
 from node_adapter.errors import AdapterError, ChainError
+from verifier.api import tune_malloc
 
 __all__ = ["NodeProcess", "SocketHost", "run_node"]
 
@@ -174,6 +175,7 @@ class NodeProcess:
 
 def run_node(told: NodeProcess) -> None:
     """The process: runs until SIGTERM, and leaves what it took in `N.json`."""
+    tune_malloc()
     asyncio.run(_run(told))
 
 
