@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,13 +38,16 @@ from _load import SAMPLES, Sample  # noqa: E402
 from node_adapter.client import CHANNEL_OPTIONS, SharedMemory  # noqa: E402
 from verifier.bench.processes import children, open_files, private_bytes  # noqa: E402
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
+from verifier.collector import keep_what_is_there  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
 from verifier.model import bits_of  # noqa: E402
 from verifier.v1 import verifier_pb2 as pb  # noqa: E402
 from verifier.v1 import verifier_pb2_grpc as rpc  # noqa: E402
 
-RIGHT, REFUSED, LOST, WRONG = range(4)
-OUTCOMES = ("served", "refused", "lost", "wrong")
+RIGHT, REFUSED, LOST, WRONG, DROPPED = range(5)
+OUTCOMES = ("served", "refused", "lost", "wrong", "dropped")
+# How calls end that the daemon did not take. Beyond a thousand that wait to be taken gRPC drops some by itself.
+NOT_TAKEN = {grpc.StatusCode.RESOURCE_EXHAUSTED: REFUSED, grpc.StatusCode.CANCELLED: DROPPED}
 
 
 def arguments() -> argparse.Namespace:
@@ -114,23 +118,37 @@ class Client:
         """Warms the channel, says so, waits for the word, sends, and prints what came of it."""
         self.call(0)
         self.rows.clear()
+        keep_what_is_there()  # a full collection here is no time of the daemon's
         print("ready", flush=True)
         sys.stdin.readline()
         rate = self.settings["rate"]
-        with ThreadPoolExecutor(self.settings["threads"]) as pool:
-            (self.send_at(rate, pool) if rate else self.send_and_wait(pool))
+        if rate:
+            self.send_at(rate)
+        else:
+            with ThreadPoolExecutor(self.settings["threads"]) as pool:
+                self.send_and_wait(pool)
         rows = np.array(self.rows).reshape(-1, 3)
         np.save(self.settings["path"], rows)
         print(json.dumps(self.problems[:3]), flush=True)
 
-    def send_at(self, rate: float, pool: ThreadPoolExecutor) -> None:
+    def send_at(self, rate: float) -> None:
         """Requests at fixed times, whatever comes of those before."""
-        begun = time.monotonic()
-        for number in range(int(rate * self.settings["seconds"])):
+        begun, total = time.monotonic(), int(rate * self.settings["seconds"])
+        answered = threading.Semaphore(0)
+        for number in range(total):
             delay = begun + number / rate - time.monotonic()
             if delay > 0:
                 time.sleep(delay)
-            pool.submit(self.call, number)
+            sent = time.monotonic()
+            going = self.stub.Verify.future(self.request(number), timeout=60.0)
+
+            def judged(call: Any, number: int = number, sent: float = sent) -> None:
+                self.judge(number, sent, call.result)
+                answered.release()
+
+            going.add_done_callback(judged)
+        for _ in range(total):
+            answered.acquire()
 
     def send_and_wait(self, pool: ThreadPoolExecutor) -> None:
         """Each thread's next request when its last one is answered, after a pause if one is set."""
@@ -145,18 +163,25 @@ class Client:
 
         list(pool.map(work, range(self.settings["threads"])))
 
-    def call(self, number: int) -> None:
-        """One request, judged."""
-        sample = self.samples[number % len(self.samples)]
+    def request(self, number: int) -> pb.VerifyRequest:
+        """The request of that number."""
         request = pb.VerifyRequest()
         request.CopyFrom(self.requests[number % len(self.requests)])
         request.request_id, request.priority = number, self.settings["priority"]
+        return request
+
+    def call(self, number: int) -> None:
+        """One request, judged."""
+        request = self.request(number)
         begun = time.monotonic()
+        self.judge(number, begun, lambda: self.stub.Verify(request, timeout=60.0))
+
+    def judge(self, number: int, begun: float, result: Callable[[], pb.VerifyResponse]) -> None:
+        """Takes down what a call came to."""
         try:
-            answer = self.stub.Verify(request, timeout=60.0)
-            outcome = judge(sample, answer)
+            outcome = judge(self.samples[number % len(self.samples)], result())
         except grpc.RpcError as error:
-            outcome = REFUSED if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED else LOST
+            outcome = NOT_TAKEN.get(error.code(), LOST)
             if outcome is LOST:
                 self.problems.append(f"{error.code().name}: {error.details()}")
         self.rows.append((begun, time.monotonic() - begun, outcome))
@@ -278,7 +303,6 @@ def main() -> None:
             sending = {
                 "seconds": options.seconds,
                 "rate": options.times * peak / options.items / options.processes,
-                "threads": 512,
             }
             groups = [{**consensus, "seconds": options.seconds}, *[sending] * options.processes]
             clients = Clients(options, folder, daemon.address, groups)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from verifier.cli._service_manager import notify
+from verifier.collector import keep_what_is_there
 from verifier.config import Settings, load_settings, parse_overrides, show
 from verifier.errors import ConfigError, VerifierError
 from verifier.telemetry import set_up_logs
@@ -97,6 +98,7 @@ def _serve(settings: Settings) -> int:
     try:
         daemon = Daemon(settings)
         daemon.start()
+        keep_what_is_there()
     except VerifierError as error:
         _fail(error)
     print(f"verifier ready on {' '.join(daemon.addresses)}", flush=True)

@@ -33,6 +33,7 @@ from verifier.api import (
     tune_malloc,
 )
 from verifier.channel import Channel
+from verifier.collector import keep_what_is_there
 from verifier.config import Settings
 from verifier.errors import VerifierError
 from verifier.frontend._counts import FrontEndCounts
@@ -117,6 +118,7 @@ class FrontEnd:
         """Until the core says that it is over."""
         self._server.start()
         self._reader.start()
+        keep_what_is_there()
         self._link.send(Listening(self._server.addresses))
         threading.Thread(target=self._count, name="counts", daemon=True).start()
         self._over.wait()

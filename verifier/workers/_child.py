@@ -24,6 +24,7 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection
 
 from verifier.channel import Channel
+from verifier.collector import keep_what_is_there
 from verifier.cores import may_look
 from verifier.drivers import open_driver
 from verifier.drivers._driver import DeviceInfo, Driver
@@ -223,5 +224,6 @@ def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
                 control.recv()  # until the parent ends us: gone by ourselves we would pass for a process that died
             return
         device: DeviceInfo = dataclasses.replace(driver.info, id=hello.device_id)
+        keep_what_is_there()
         control.send(device)
         Child(driver, pipeline, regions, control, Channel(batches, Order)).serve()
