@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import _builds  # noqa: F401  its folder is this process's, and found by those that it starts
 from hypothesis import settings
 
 # Daemons of tests leave the machine's own admin socket alone; those that need one name it.

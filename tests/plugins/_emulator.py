@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from _build import Bytes, build
+from _build import Bytes, build, compile_by
+from _builds import BUILDS, alone
 
 from verifier.drivers import BatchStruct
 
 HERE = Path(__file__).parent
 
 
-@functools.cache
-def _emulator(folder: Path) -> Path:
-    target = folder / "gpu_emulator.o"
-    command = ["g++", "-O1", "-fPIC", "-c", str(HERE / "gpu_emulator.cpp"), "-o", str(target)]
-    subprocess.run(command, check=True)
+def _emulator() -> Path:
+    target = BUILDS / "gpu_emulator.o"
+    with alone(target.name):
+        if not target.exists():
+            compile_by("g++", "-O1", "-fPIC", "-c", str(HERE / "gpu_emulator.cpp"), target=target)
     return target
 
 
 def build_emulated(
-    source: Path, folder: Path, *, flags: Sequence[str] = (), defines: Mapping[str, int] | None = None
+    source: Path, *, flags: Sequence[str] = (), defines: Mapping[str, int] | None = None
 ) -> ctypes.CDLL:
-    """A source with the emulator in it. `folder` is for the emulator's object file."""
-    common = ["-O1", "-w", "-fno-strict-aliasing", "-include", str(HERE / "gpu_emulator.h")]
-    return build(source, flags=[*common, *flags, "-x", "none", str(_emulator(folder)), "-x", "c++"], defines=defines)
+    """A source with the emulator in it."""
+    common = ["-Og", "-w", "-fno-strict-aliasing", "-include", str(HERE / "gpu_emulator.h")]
+    return build(source, flags=[*common, *flags, "-x", "none", str(_emulator()), "-x", "c++"], defines=defines)
 
 
 def launch_emulated(library: ctypes.CDLL, kernel: str, batch: BatchStruct, *, grid: int, threads: int) -> None:

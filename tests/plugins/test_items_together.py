@@ -7,21 +7,22 @@ The known answers, edges, encodings and Wycheproof run so too: the places `lanes
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 from _answers import PLUGINS, provided
+from _build import daemons_build
 from _ecdsa_cases import chosen as chosen_ecdsa
-from _lanes import HERE
+from _lanes import EIGHT, ONE_BY_ONE
 from _reference import P256, SECP256K1, SM2, Curve
 from _sm2_cases import N, chosen, exceptional
 
 from verifier.bench.enrolled import enroll_keys, enrolled_columns
 from verifier.bench.rig import Rig, columns_of
 from verifier.bench.signatures import FAULTS, SignatureSet, make_signatures
-from verifier.manifest import load_manifest
+from verifier.manifest import Choice
 from verifier.model import Code, Column
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
@@ -31,20 +32,21 @@ PLUGIN_OF = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
 Pair = tuple[Rig, Rig]
 
 
+def rig_of(name: str, choice: Choice, defines: Mapping[str, int]) -> Rig:
+    """A plugin on two threads of the CPU."""
+    with daemons_build(name, choice, defines):
+        return Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=choice, defines=defines, threads=2)
+
+
 def together(name: str, how: str) -> Rig:
-    """A plugin on two threads of the CPU, eight items at a time."""
-    choice = provided(name) if how == "provider" else None
-    defines = {"LANES_PORTABLE": 1} if how == "lanes" and not HERE else {}
-    return Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=choice, defines=defines, threads=2)
+    """Eight items at a time."""
+    return rig_of(name, provided(name), {}) if how == "provider" else rig_of(name, Choice(), EIGHT)
 
 
 @pytest.fixture(scope="module")
 def one_by_one() -> Iterator[dict[str, Rig]]:
     """By plugin: its source, item by item."""
-    rigs = {}
-    for name in ("sm2", "ecdsa"):
-        choice = load_manifest(PLUGINS / name).choice("", {"ITEM_LANES": 1})
-        rigs[name] = Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=choice, threads=2)
+    rigs = {name: rig_of(name, Choice(), ONE_BY_ONE) for name in ("sm2", "ecdsa")}
     yield rigs
     for rig in rigs.values():
         rig.close()

@@ -33,10 +33,8 @@ TWIST_ORDER = 2 * P + 2 - N
 class EmulatedSm2:
     """The plugin's stages of `verify` on the emulated GPU."""
 
-    def __init__(self, folder, window_g: int = 8, **defines: int) -> None:
-        self.library = build_emulated(
-            PLUGINS / "sm2" / "sm2.cu", folder, defines=DEFINES | {"WINDOW_G": window_g} | defines
-        )
+    def __init__(self, window_g: int = 8, **defines: int) -> None:
+        self.library = build_emulated(PLUGINS / "sm2" / "sm2.cu", defines=DEFINES | {"WINDOW_G": window_g} | defines)
         self.info = PluginInfo.in_dll(self.library, "plugin_info")
         self.state = aligned(self.info.state_bytes)
         for stage, threads in (("sm2_table_bases", 32), ("sm2_table_entries", 128)):
@@ -131,13 +129,8 @@ def twist_point_of_order(order: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("emulator")
-
-
-@pytest.fixture(scope="module")
-def few(folder) -> EmulatedSm2:
-    return EmulatedSm2(folder)
+def few() -> EmulatedSm2:
+    return EmulatedSm2()
 
 
 def random_items(count: int, seed: str) -> list[Item]:
@@ -194,9 +187,9 @@ def test_batches_that_end_within_a_warp(few, count):
 
 
 @pytest.mark.parametrize("defines", [{"window_g": 10}, {"TEAM_CALLS": 1}], ids=str)
-def test_other_builds(folder, defines: Mapping[str, int]):
+def test_other_builds(defines: Mapping[str, int]):
     """A window of 10 has 26 digits, which four lanes cannot share evenly."""
-    emulated = EmulatedSm2(folder, **defines)
+    emulated = EmulatedSm2(**defines)
     items = [*random_items(24, "builds"), *edges()]
     assert wrong(items, emulated.items(items)[1]) == []
 
