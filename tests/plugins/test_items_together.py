@@ -75,18 +75,19 @@ def agree(pair: Pair, algorithm: str, columns: dict[str, Column], items: int, pa
     return eight[0]
 
 
-@pytest.mark.parametrize("items", [4000, pytest.param(200_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("items", [1000, pytest.param(200_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("algorithm", PLUGIN_OF)
 @pytest.mark.parametrize("make", [raw, encoded])
 def test_random_and_spoilt_items(rigs, algorithm, make, items):
-    made = make(algorithm, items, 41)
+    made = make(algorithm, items, 41, max(0.01, 40 / items))
     codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, made.columns, items, made.parameters, made.constant)
     assert np.array_equal(codes, made.codes)
 
 
-def test_messages(rigs):
-    made = sm2_messages(2000, 42)
-    codes = agree(rigs["sm2"], "SM2", made.columns, 2000, made.parameters, made.constant)
+@pytest.mark.parametrize("items", [500, pytest.param(2000, marks=pytest.mark.long)])
+def test_messages(rigs, items):
+    made = sm2_messages(items, 42, 20 / items)
+    codes = agree(rigs["sm2"], "SM2", made.columns, items, made.parameters, made.constant)
     assert np.array_equal(codes, made.codes)
 
 
@@ -105,10 +106,13 @@ def test_lanes_that_are_not_full(rigs, algorithm, items):
         ]
 
 
-@pytest.mark.parametrize("share", [0.3, 0.7, 0.97])
+@pytest.mark.parametrize(
+    ("items", "share"),
+    [(800, 0.3), (1500, 0.7), (3000, 0.97), *(pytest.param(3000, s, marks=pytest.mark.long) for s in (0.3, 0.7))],
+)
 @pytest.mark.parametrize("algorithm", PLUGIN_OF)
-def test_few_undecided_among_many_malformed(rigs, algorithm, share):
-    made = make_signatures(algorithm, 3000, seed=5, fault_share=share)
+def test_few_undecided_among_many_malformed(rigs, algorithm, items, share):
+    made = make_signatures(algorithm, items, seed=5, fault_share=share)
     codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, columns_of(made), made.items)
     assert np.array_equal(codes, made.codes)
 
