@@ -38,6 +38,27 @@ def stages_of(manifest: Manifest) -> set[str]:
     return {*manifest.state, *(stage for operation in manifest.operations for stage in operation.stages), "publish"}
 
 
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_for_this_cpu(folder):
+    """First, so that other processes of the run find these builds, which most of them need."""
+    source, target = source_of(folder), host_target()
+    manifest = source.manifest
+    start, defines = manifest.build(Choice(), target)
+    try:
+        with daemons_build(manifest.name, Choice(), {}):
+            image = build_image(source.reached(start), start, target, defines)
+    except DeviceUnavailableError as error:
+        pytest.skip(str(error))
+    driver = open_driver("cpu", threads=1)
+    module = driver.load(image)
+    for stage in stages_of(manifest):
+        assert module.function(stage).lanes == 1
+    for name in manifest.state:
+        assert module.constant(f"{name}_count") > 0
+    module.close()
+    driver.close()
+
+
 @pytest.mark.parametrize(
     ("folder", "target"),
     [
@@ -70,23 +91,3 @@ def test_for_gpus(folder, target, record_property):
     assert all(0 < kernel.registers <= 255 for kernel in usage.values())
     symbols = set(re.findall(rb"[A-Za-z_]\w*", image.data))
     assert {b"plugin_info", *(f"{name}_count".encode() for name in manifest.state)} <= symbols
-
-
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_for_this_cpu(folder):
-    source, target = source_of(folder), host_target()
-    manifest = source.manifest
-    start, defines = manifest.build(Choice(), target)
-    try:
-        with daemons_build(manifest.name, Choice(), {}):
-            image = build_image(source.reached(start), start, target, defines)
-    except DeviceUnavailableError as error:
-        pytest.skip(str(error))
-    driver = open_driver("cpu", threads=1)
-    module = driver.load(image)
-    for stage in stages_of(manifest):
-        assert module.function(stage).lanes == 1
-    for name in manifest.state:
-        assert module.constant(f"{name}_count") > 0
-    module.close()
-    driver.close()
