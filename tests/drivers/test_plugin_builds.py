@@ -25,8 +25,8 @@ FOLDERS = [
     *(path.parent for path in sorted((ROOT / "plugins").glob("*/plugin.toml"))),
     ROOT / "tests" / "fixtures" / "plugins" / "parity",
 ]
-# One source for every architecture, of which a build takes NVRTC one or two minutes.
-LARGE = ("ecdsa", "sm2")
+# One source for every architecture, of which a build takes NVRTC half a minute to two.
+LARGE = ("ecdsa", "kuznyechik", "skinny", "sm2")
 CUDA_TARGETS = ["sm_80", "sm_90", "sm_100"]
 
 
