@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import _builds  # noqa: F401  its folder is this process's, and found by those that it starts
 from hypothesis import settings
 
 # Daemons of tests leave the machine's own admin socket alone; those that need one name it.
@@ -21,6 +22,14 @@ os.environ.setdefault("CXXFLAGS", "-O1")
 # A machine that does other things besides is no failure; what failed can be repeated from what is printed.
 settings.register_profile("verifier", deadline=None, print_blob=True)
 settings.load_profile("verifier")
+
+
+# Files that take minutes by themselves begin first, so that none of them is what the others end up waiting for.
+FIRST = ("test_plugin_builds.py",)
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in FIRST)
 
 
 def pytest_terminal_summary(terminalreporter):

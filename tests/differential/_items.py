@@ -57,9 +57,9 @@ DER_FAULTS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def raw(algorithm: str, items: int, seed: int) -> Items:
+def raw(algorithm: str, items: int, seed: int, spoilt: float = 0.01) -> Items:
     """DIGEST, RAW_RS, RAW_XY with every fault of `FAULTS`."""
-    made = make_signatures(algorithm, items, seed=seed, fault_share=0.01)
+    made = make_signatures(algorithm, items, seed=seed, fault_share=spoilt)
     columns = {
         "input": Column.fixed("input", made.digests.ravel(), 32, items),
         "signature": Column.fixed("signature", made.signatures.ravel(), 64, items),
@@ -69,19 +69,19 @@ def raw(algorithm: str, items: int, seed: int) -> Items:
     return Items(columns, parameters, USER_ID if algorithm == "SM2" else b"", made.codes.copy())
 
 
-def encoded(algorithm: str, items: int, seed: int) -> Items:
+def encoded(algorithm: str, items: int, seed: int, spoilt: float = 0.01) -> Items:
     """DIGEST, DER_STRICT, compressed keys; DER broken in every way of `DER_FAULTS`, prefixes and lengths too."""
     rng = random.Random(seed)
     curve = CURVES[algorithm]
     # Faults of y do not survive compression, and a negated key is simply another key.
     faults = [name for name in FAULTS if name not in ("key off the curve", "negated key")]
-    made = make_signatures(algorithm, items, seed=seed, fault_share=0.01, faults=faults)
+    made = make_signatures(algorithm, items, seed=seed, fault_share=spoilt, faults=faults)
     codes = made.codes.copy()
     signatures, keys = [], []
     for i in range(items):
         der = signature_der(made.signatures[i].tobytes())
         key = bytes([2 + (made.keys[i, 63] & 1)]) + made.keys[i, :32].tobytes()
-        if codes[i] == Code.VALID and rng.random() < 0.02:
+        if codes[i] == Code.VALID and rng.random() < 2 * spoilt:
             match rng.randrange(5):
                 case 0 | 1:
                     broken = DER_FAULTS[rng.choice(list(DER_FAULTS))](der)
@@ -117,7 +117,7 @@ def sm2_za(user_id: bytes, key: bytes) -> bytes:
     return hashlib.new("sm3", (8 * len(user_id)).to_bytes(2, "big") + user_id + fixed + key).digest()
 
 
-def sm2_messages(items: int, seed: int) -> Items:
+def sm2_messages(items: int, seed: int, spoilt: float = 0.01) -> Items:
     """MESSAGE of 0 to 300 bytes, RAW_RS, SEC1_UNCOMPRESSED; some under another user id or for another message."""
     rng = random.Random(seed)
     curve = CURVES["SM2"]
@@ -135,7 +135,7 @@ def sm2_messages(items: int, seed: int) -> Items:
         message = rng.randbytes(rng.randrange(301))
         inverse, (x, y) = rng.choice(signers)
         user, signed = USER_ID, message
-        if rng.random() < 0.01:
+        if rng.random() < spoilt:
             codes[i] = Code.INVALID
             match rng.randrange(3):
                 case 0:

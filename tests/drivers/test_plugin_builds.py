@@ -9,11 +9,13 @@ import re
 from pathlib import Path
 
 import pytest
+from _build import daemons_build
 
 from verifier.drivers import open_driver
 from verifier.drivers.build import build_image, host_target, kernel_usage
 from verifier.errors import DeviceUnavailableError
-from verifier.manifest import Manifest, load_manifest
+from verifier.manifest import Choice, Manifest
+from verifier.registry import PluginSource
 
 pytestmark = pytest.mark.timeout(3600)  # a large plugin takes a compiler a minute of its own, on a busy machine many
 
@@ -23,30 +25,58 @@ FOLDERS = [
     *(path.parent for path in sorted((ROOT / "plugins").glob("*/plugin.toml"))),
     ROOT / "tests" / "fixtures" / "plugins" / "parity",
 ]
+# One source for every architecture, of which a build takes NVRTC half a minute to two.
+LARGE = ("ecdsa", "kuznyechik", "skinny", "sm2")
 CUDA_TARGETS = ["sm_80", "sm_90", "sm_100"]
 
 
-@pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
-def plugin(request) -> tuple[Manifest, dict[str, bytes]]:
-    manifest = load_manifest(request.param)
-    files = {
-        path.name: path.read_bytes()
-        for folder in (COMMON, request.param)
-        for path in sorted(folder.iterdir())
-        if path.is_file()
-    }
-    return manifest, files
+def source_of(folder: Path) -> PluginSource:
+    return PluginSource.read(folder, COMMON)
 
 
 def stages_of(manifest: Manifest) -> set[str]:
     return {*manifest.state, *(stage for operation in manifest.operations for stage in operation.stages), "publish"}
 
 
-@pytest.mark.parametrize("target", CUDA_TARGETS)
-def test_for_gpus(plugin, target, record_property):
-    manifest, files = plugin
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_for_this_cpu(folder):
+    """First, so that other processes of the run find these builds, which most of them need."""
+    source, target = source_of(folder), host_target()
+    manifest = source.manifest
+    start, defines = manifest.build(Choice(), target)
     try:
-        image = build_image(files, manifest.source, target, manifest.defines)
+        with daemons_build(manifest.name, Choice(), {}):
+            image = build_image(source.reached(start), start, target, defines)
+    except DeviceUnavailableError as error:
+        pytest.skip(str(error))
+    driver = open_driver("cpu", threads=1)
+    module = driver.load(image)
+    for stage in stages_of(manifest):
+        assert module.function(stage).lanes == 1
+    for name in manifest.state:
+        assert module.constant(f"{name}_count") > 0
+    module.close()
+    driver.close()
+
+
+@pytest.mark.parametrize(
+    ("folder", "target"),
+    [
+        pytest.param(
+            folder,
+            target,
+            id=f"{folder.name}-{target}",
+            marks=[pytest.mark.long] if folder.name in LARGE and target != "sm_90" else [],
+        )
+        for folder in FOLDERS
+        for target in CUDA_TARGETS
+    ],
+)
+def test_for_gpus(folder, target, record_property):
+    source = source_of(folder)
+    manifest = source.manifest
+    try:
+        image = build_image(source.reached(manifest.source), manifest.source, target, manifest.defines)
     except DeviceUnavailableError as error:
         pytest.skip(str(error))
     usage = {kernel.name: kernel for kernel in kernel_usage(image.log)}
@@ -61,20 +91,3 @@ def test_for_gpus(plugin, target, record_property):
     assert all(0 < kernel.registers <= 255 for kernel in usage.values())
     symbols = set(re.findall(rb"[A-Za-z_]\w*", image.data))
     assert {b"plugin_info", *(f"{name}_count".encode() for name in manifest.state)} <= symbols
-
-
-def test_for_this_cpu(plugin, monkeypatch):
-    monkeypatch.setenv("CXXFLAGS", "-O1")  # what it holds matters here, not how fast it is
-    manifest, files = plugin
-    try:
-        image = build_image(files, manifest.source, host_target(), manifest.defines)
-    except DeviceUnavailableError as error:
-        pytest.skip(str(error))
-    driver = open_driver("cpu", threads=1)
-    module = driver.load(image)
-    for stage in stages_of(manifest):
-        assert module.function(stage).lanes == 1
-    for name in manifest.state:
-        assert module.constant(f"{name}_count") > 0
-    module.close()
-    driver.close()

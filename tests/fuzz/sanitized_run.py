@@ -17,7 +17,7 @@ from _probe import EncodingProbe, expected_key, expected_signature
 from _reference import CURVES, P256, SECP256K1
 
 FLAGS = [
-    *("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"),
+    *("-Og", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"),
     *("--param", "asan-instrumentation-with-call-threshold=0"),  # calls, not inline checks: a fraction to compile
     "-fno-sanitize=pointer-overflow",  # columns are biased, so that one base serves every chunk
 ]

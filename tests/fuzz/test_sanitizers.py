@@ -33,7 +33,9 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:exitcode=99",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE), str(HERE.parent / "plugins")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(ROOT), str(HERE), str(HERE.parent / "plugins"), str(HERE.parent / "common")]
+        ),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, env=environment)

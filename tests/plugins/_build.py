@@ -1,40 +1,83 @@
-"""Builds a plugin's source with g++ and calls its stages directly, for tests of the kernels themselves."""
+"""Builds a plugin's source and calls its stages directly, for tests of the kernels themselves.
+
+Nothing is built twice in a run: its processes wait for what another of them is building.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
+import os
 import subprocess
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from _builds import BUILDS, alone
+from _lanes import PORTABLE
 
 from verifier.drivers._abi import BatchStruct, ColumnStruct, PluginInfo
+from verifier.drivers.build import build_image, host_target
+from verifier.manifest import Choice
+from verifier.registry import PluginSource
+from verifier.registry._providers import build_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins"
 Bytes = npt.NDArray[np.uint8]
 Values = Sequence[bytes] | Bytes
-_built: dict[str, Path] = {}
-_folder = tempfile.TemporaryDirectory(prefix="plugin-tests-")
 
 
 def build(source: Path, *, flags: Sequence[str] = (), defines: Mapping[str, int] | None = None) -> ctypes.CDLL:
-    """A shared library of one source. Builds of one test run are shared by source and options."""
+    """A shared library of one source by g++."""
     options = ["-O2", "-fPIC", "-shared", "-x", "c++", "-std=c++17", "-Wall", "-Wno-unknown-pragmas"]
     options += [f"-I{PLUGINS / 'common'}", f"-I{source.parent}"]
     options += [f"-D{name}={number}" for name, number in (defines or {}).items()] + list(flags)
     name = hashlib.sha256(repr((str(source), options)).encode()).hexdigest()[:16]
-    if name not in _built:
-        library = Path(_folder.name) / f"{name}.so"
-        done = subprocess.run(["g++", *options, str(source), "-o", str(library)], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        _built[name] = library
-    return ctypes.CDLL(str(_built[name]))
+    library = BUILDS / f"{name}.so"
+    with alone(name):
+        if not library.exists():
+            compile_by("g++", *options, str(source), target=library)
+    return ctypes.CDLL(str(library))
+
+
+def compile_by(*command: str, target: Path) -> None:
+    """Runs a compiler. What it leaves is whole, or not there."""
+    unfinished = target.with_suffix(".unfinished")
+    done = subprocess.run([*command, "-o", str(unfinished)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    unfinished.replace(target)
+
+
+@contextlib.contextmanager
+def daemons_build(name: str, choice: Choice, defines: Mapping[str, int]) -> Iterator[None]:
+    """Around a build of the plugin `name` by the verifier's own means, into the cache of all tests."""
+    usual = os.environ["CXXFLAGS"]
+    if "LANES_PORTABLE" in defines:
+        os.environ["CXXFLAGS"] = PORTABLE
+    try:
+        with alone(" ".join((name, choice.text, *sorted(defines)))):
+            yield
+    finally:
+        os.environ["CXXFLAGS"] = usual
+
+
+def daemons(name: str, choice: Choice | None = None, defines: Mapping[str, int] | None = None) -> ctypes.CDLL:
+    """The library that a daemon builds of a plugin of the repository for this CPU, with macros beside its own."""
+    source, target = PluginSource.read(PLUGINS / name, PLUGINS / "common"), host_target()
+    choice, defines = choice or Choice(), defines or {}
+    start, macros = source.manifest.build(choice, target)
+    files = build_files(source, choice, target)
+    with daemons_build(name, choice, defines):
+        image = build_image(files, start, target, {**macros, **defines})
+    with alone(image.digest):
+        library = BUILDS / f"{image.digest}.so"
+        if not library.exists():
+            library.write_bytes(image.data)
+    return ctypes.CDLL(str(library))
 
 
 def fixed(values: Sequence[bytes]) -> tuple[Bytes, None, int]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from _build import Bytes, build
+from _build import Bytes, build, compile_by
+from _builds import BUILDS, alone
 
 from verifier.drivers import BatchStruct
 from verifier.drivers._abi import ColumnStruct, PluginInfo
@@ -18,26 +17,30 @@ from verifier.model import Column
 HERE = Path(__file__).parent
 
 
-@functools.cache
-def _emulator(folder: Path) -> Path:
-    target = folder / "gpu_emulator.o"
-    command = ["g++", "-O1", "-fPIC", "-c", str(HERE / "gpu_emulator.cpp"), "-o", str(target)]
-    subprocess.run(command, check=True)
+def _emulator() -> Path:
+    target = BUILDS / "gpu_emulator.o"
+    with alone(target.name):
+        if not target.exists():
+            compile_by("g++", "-O1", "-fPIC", "-c", str(HERE / "gpu_emulator.cpp"), target=target)
     return target
 
 
 def build_emulated(
-    source: Path, folder: Path, *, flags: Sequence[str] = (), defines: Mapping[str, int] | None = None
+    source: Path, *, flags: Sequence[str] = (), defines: Mapping[str, int] | None = None
 ) -> ctypes.CDLL:
-    """A source with the emulator in it. `folder` is for the emulator's object file."""
-    common = ["-O1", "-w", "-fno-strict-aliasing", "-include", str(HERE / "gpu_emulator.h")]
-    return build(source, flags=[*common, *flags, "-x", "none", str(_emulator(folder)), "-x", "c++"], defines=defines)
+    """A source with the emulator in it."""
+    common = ["-Og", "-w", "-fno-strict-aliasing", "-include", str(HERE / "gpu_emulator.h")]
+    return build(source, flags=[*common, *flags, "-x", "none", str(_emulator()), "-x", "c++"], defines=defines)
 
 
 def launch_emulated(library: ctypes.CDLL, kernel: str, batch: BatchStruct, *, grid: int, threads: int) -> None:
     """Runs a kernel to its end, and fails where its threads wait for one another for ever."""
     function = ctypes.cast(getattr(library, kernel), ctypes.c_void_p)
     assert library.emulated_launch(function, ctypes.byref(batch), grid, threads) == 0, f"{kernel} hangs"
+
+
+# A build of SM2 with which every launch is one over few items, for all tests of those.
+SM2_FEW = {"TEAM_ITEMS": 1 << 20, "COMB_TEAM_ITEMS": 1 << 20, "KEY_SLOTS": 16, "WINDOW_KEY": 4, "WINDOW_G": 8}
 
 
 class EmulatedPlugin:
@@ -48,13 +51,12 @@ class EmulatedPlugin:
     def __init__(
         self,
         source: Path,
-        folder: Path,
         threads: Mapping[str, int],
         state: Sequence[str],
         defines: Mapping[str, int],
     ) -> None:
         """`threads`: of a block of each stage."""
-        self.library = build_emulated(source, folder, defines=defines)
+        self.library = build_emulated(source, defines=defines)
         self.info = PluginInfo.in_dll(self.library, "plugin_info")
         self.state = aligned(self.info.state_bytes)
         self._threads = threads

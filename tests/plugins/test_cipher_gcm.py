@@ -20,7 +20,7 @@ ALGORITHMS = sorted(KEY_BYTES)
 
 @functools.cache
 def plugin(algorithm: str) -> BuiltPlugin:
-    return BuiltPlugin(algorithm.lower(), ["-O1"])
+    return BuiltPlugin(algorithm.lower())
 
 
 def sealed(algorithm: str, key: bytes, iv: bytes, data: bytes, aad: bytes) -> tuple[bytes, bytes]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,11 +44,11 @@ TUNED = [
 class Emulated:
     """A plugin built for the emulator."""
 
-    def __init__(self, name: str, variant: str, folder: Path, tunables: Mapping[str, int]) -> None:
+    def __init__(self, name: str, variant: str, tunables: Mapping[str, int]) -> None:
         self.manifest = load_manifest(PLUGINS / name)
         source, defines = self.manifest.build(self.manifest.choice(variant, tunables), "sm_90")
         numbers = {key: int(value) for key, value in defines.items()}
-        self.library = build_emulated(PLUGINS / name / source, folder, defines=numbers)
+        self.library = build_emulated(PLUGINS / name / source, defines=numbers)
         self.state = aligned(1 << 18)
         for stage in self.manifest.state:
             count = ctypes.c_uint32.in_dll(self.library, f"{stage}_count").value
@@ -127,9 +126,9 @@ class Emulated:
         return data, offsets
 
 
-def check(name: str, variant: str, folder: Path, **tunables: int) -> None:
+def check(name: str, variant: str, **tunables: int) -> None:
     """Two groups of known answers an operation, in batches that end within a warp and within a group of stripes."""
-    emulated = Emulated(name, variant, folder, tunables)
+    emulated = Emulated(name, variant, tunables)
     groups = parse_answers(emulated.manifest, (PLUGINS / name / "vectors.json").read_bytes(), name)
     seen: dict[int, int] = {}
     for group in groups:
@@ -141,26 +140,21 @@ def check(name: str, variant: str, folder: Path, **tunables: int) -> None:
     assert len(seen) == len(emulated.manifest.operations)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("emulator")
-
-
 @pytest.mark.parametrize(("name", "variant"), DEFAULTS)
-def test_default_builds(name, variant, folder):
-    check(name, variant, folder)
+def test_default_builds(name, variant):
+    check(name, variant)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
-def test_variants(name, variant, folder):
-    check(name, variant, folder)
+def test_variants(name, variant):
+    check(name, variant)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "variant", "tunables"), TUNED)
-def test_tunables(name, variant, tunables, folder):
-    check(name, variant, folder, **tunables)
+def test_tunables(name, variant, tunables):
+    check(name, variant, **tunables)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +165,9 @@ def test_tunables(name, variant, tunables, folder):
         pytest.param("skinny", 16, 32, marks=pytest.mark.long),
     ],
 )
-def test_counters_that_follow_one_another(name, block, key_bytes, folder):
+def test_counters_that_follow_one_another(name, block, key_bytes):
     """The strided forms have a short way for them, up to where a word of the counter overflows."""
-    emulated, cpu = Emulated(name, "", folder, {}), BuiltPlugin(name)
+    emulated, cpu = Emulated(name, "", {}), BuiltPlugin(name)
     key, stripes = bytes(range(key_bytes)), 70
     data = np.random.default_rng(8).integers(0, 256, (stripes, 32 * block), np.uint8)
     for start in (0, 5, 0x1234_5678_9ABC, (1 << 32) - 1024, (1 << 32) - 1023, (1 << 32) - 1500, (1 << 8 * block) - 9):
@@ -187,9 +181,9 @@ def test_counters_that_follow_one_another(name, block, key_bytes, folder):
 
 
 @pytest.mark.parametrize("tables", [2, 4])
-def test_hashes_of_stripes(tables, folder):
+def test_hashes_of_stripes(tables):
     """GHASH of stripes that end anywhere, and folds, as the CPU has them."""
-    emulated, cpu = Emulated("sm4", "", folder, {"GHASH_TABLES": tables}), BuiltPlugin("sm4")
+    emulated, cpu = Emulated("sm4", "", {"GHASH_TABLES": tables}), BuiltPlugin("sm4")
     operations = {operation.name: operation for operation in emulated.manifest.operations}
     rng = np.random.default_rng(tables)
     stripes = 530

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-from _answers import BuiltPlugin
+from _answers import EMULATED, BuiltPlugin
 from _ecdsa_cases import chosen, edges
 from _reference import P256, SECP256K1, Curve
 
 
 @pytest.fixture(scope="module")
 def emulated() -> BuiltPlugin:
-    return BuiltPlugin("ecdsa", ("-O1", "-DEMULATE_GPU_FIELD"))
+    return BuiltPlugin("ecdsa", EMULATED)
 
 
 def test_known_answers(emulated):

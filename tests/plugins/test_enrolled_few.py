@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from _build import PLUGINS, Bytes
-from _emulator import EmulatedPlugin
+from _emulator import SM2_FEW, EmulatedPlugin
 from _reference import SM2
 from _sm2_cases import Item, be32, chosen, edges, public
 
@@ -17,7 +15,7 @@ from verifier.model import Code, Column
 from verifier.registry._answers import parse_answers
 from verifier.registry._parameters import parameter_number
 
-DEFINES = {"COMB_TEAM_ITEMS": 1 << 20, "KEY_SLOTS": 16, "WINDOW_KEY": 4, "WINDOW_G": 8, "GROUP": 4}
+ECDSA_FEW = {"COMB_TEAM_ITEMS": 1 << 20, "KEY_SLOTS": 16, "WINDOW_KEY": 4, "WINDOW_G": 8, "GROUP": 4}
 PREFIXES = {"SM2": "sm2", "ECDSA_P256": "p256", "ECDSA_SECP256K1": "secp256k1"}
 EVERY_ROW = 2**32 - 1
 
@@ -32,9 +30,10 @@ class Threads(dict[str, int]):
 class Enrolled(EmulatedPlugin):
     """A plugin's stages that enrol and that verify with enrolled keys, those of few items among them."""
 
-    def __init__(self, name: str, folder: Path, **defines: int) -> None:
+    def __init__(self, name: str) -> None:
         self.manifest = load_manifest(PLUGINS / name)
-        super().__init__(PLUGINS / name / f"{name}.cu", folder, Threads(), self.manifest.state, DEFINES | defines)
+        defines = SM2_FEW if name == "sm2" else ECDSA_FEW
+        super().__init__(PLUGINS / name / f"{name}.cu", Threads(), self.manifest.state, defines)
 
     def stages(self, operation: Operation, few: bool = True) -> list[str]:
         """Those of an operation, with the kernel of few items where it has one."""
@@ -79,24 +78,20 @@ def key_bytes(d: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("emulator")
+def sm2() -> Enrolled:
+    return Enrolled("sm2")
 
 
-@pytest.fixture(scope="module")
-def sm2(folder: Path) -> Enrolled:
-    return Enrolled("sm2", folder)
+def test_known_answers(sm2):
+    check_known_answers(sm2, "sm2")
 
 
-@pytest.fixture
-def generations() -> Iterator[int]:
-    """Higher than those of the known answers."""
-    return iter(range(100, 1 << 20))
+@pytest.mark.long  # `-m gpu` runs them on a GPU
+def test_known_answers_of_ecdsa():
+    check_known_answers(Enrolled("ecdsa"), "ecdsa")
 
 
-@pytest.mark.parametrize("name", ["sm2", "ecdsa"])
-def test_known_answers(name, folder, request):
-    plugin = request.getfixturevalue("sm2") if name == "sm2" else Enrolled(name, folder)
+def check_known_answers(plugin: Enrolled, name: str) -> None:
     seen = 0
     for group in parse_answers(plugin.manifest, (PLUGINS / name / "vectors.json").read_bytes(), name):
         operation = plugin.manifest.operations[group.operation_index]

@@ -22,7 +22,7 @@ RADIX = 2**260
 
 @pytest.fixture(scope="module", params=LANE_FLAGS)
 def library(request) -> ctypes.CDLL:
-    return build(SOURCE, flags=["-O1", *LANE_FLAGS[request.param]], defines={"ITEM_LANES": LANES})
+    return build(SOURCE, flags=LANE_FLAGS[request.param], defines={"ITEM_LANES": LANES})
 
 
 class Aligned(np.ndarray):

@@ -7,21 +7,22 @@ The known answers, edges, encodings and Wycheproof run so too: the places `lanes
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 from _answers import PLUGINS, provided
+from _build import daemons_build
 from _ecdsa_cases import chosen as chosen_ecdsa
-from _lanes import HERE
+from _lanes import EIGHT, ONE_BY_ONE
 from _reference import P256, SECP256K1, SM2, Curve
 from _sm2_cases import N, chosen, exceptional
 
 from verifier.bench.enrolled import enroll_keys, enrolled_columns
 from verifier.bench.rig import Rig, columns_of
 from verifier.bench.signatures import FAULTS, SignatureSet, make_signatures
-from verifier.manifest import load_manifest
+from verifier.manifest import Choice
 from verifier.model import Code, Column
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
@@ -31,20 +32,21 @@ PLUGIN_OF = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
 Pair = tuple[Rig, Rig]
 
 
+def rig_of(name: str, choice: Choice, defines: Mapping[str, int]) -> Rig:
+    """A plugin on two threads of the CPU."""
+    with daemons_build(name, choice, defines):
+        return Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=choice, defines=defines, threads=2)
+
+
 def together(name: str, how: str) -> Rig:
-    """A plugin on two threads of the CPU, eight items at a time."""
-    choice = provided(name) if how == "provider" else None
-    defines = {"LANES_PORTABLE": 1} if how == "lanes" and not HERE else {}
-    return Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=choice, defines=defines, threads=2)
+    """Eight items at a time."""
+    return rig_of(name, provided(name), {}) if how == "provider" else rig_of(name, Choice(), EIGHT)
 
 
 @pytest.fixture(scope="module")
 def one_by_one() -> Iterator[dict[str, Rig]]:
     """By plugin: its source, item by item."""
-    rigs = {}
-    for name in ("sm2", "ecdsa"):
-        choice = load_manifest(PLUGINS / name).choice("", {"ITEM_LANES": 1})
-        rigs[name] = Rig("cpu", PLUGINS / name, PLUGINS / "common", choice=choice, threads=2)
+    rigs = {name: rig_of(name, Choice(), ONE_BY_ONE) for name in ("sm2", "ecdsa")}
     yield rigs
     for rig in rigs.values():
         rig.close()
@@ -73,18 +75,19 @@ def agree(pair: Pair, algorithm: str, columns: dict[str, Column], items: int, pa
     return eight[0]
 
 
-@pytest.mark.parametrize("items", [4000, pytest.param(200_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("items", [1000, pytest.param(200_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("algorithm", PLUGIN_OF)
 @pytest.mark.parametrize("make", [raw, encoded])
 def test_random_and_spoilt_items(rigs, algorithm, make, items):
-    made = make(algorithm, items, 41)
+    made = make(algorithm, items, 41, max(0.01, 40 / items))
     codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, made.columns, items, made.parameters, made.constant)
     assert np.array_equal(codes, made.codes)
 
 
-def test_messages(rigs):
-    made = sm2_messages(2000, 42)
-    codes = agree(rigs["sm2"], "SM2", made.columns, 2000, made.parameters, made.constant)
+@pytest.mark.parametrize("items", [500, pytest.param(2000, marks=pytest.mark.long)])
+def test_messages(rigs, items):
+    made = sm2_messages(items, 42, 20 / items)
+    codes = agree(rigs["sm2"], "SM2", made.columns, items, made.parameters, made.constant)
     assert np.array_equal(codes, made.codes)
 
 
@@ -103,10 +106,13 @@ def test_lanes_that_are_not_full(rigs, algorithm, items):
         ]
 
 
-@pytest.mark.parametrize("share", [0.3, 0.7, 0.97])
+@pytest.mark.parametrize(
+    ("items", "share"),
+    [(800, 0.3), (1500, 0.7), (3000, 0.97), *(pytest.param(3000, s, marks=pytest.mark.long) for s in (0.3, 0.7))],
+)
 @pytest.mark.parametrize("algorithm", PLUGIN_OF)
-def test_few_undecided_among_many_malformed(rigs, algorithm, share):
-    made = make_signatures(algorithm, 3000, seed=5, fault_share=share)
+def test_few_undecided_among_many_malformed(rigs, algorithm, items, share):
+    made = make_signatures(algorithm, items, seed=5, fault_share=share)
     codes = agree(rigs[PLUGIN_OF[algorithm]], algorithm, columns_of(made), made.items)
     assert np.array_equal(codes, made.codes)
 

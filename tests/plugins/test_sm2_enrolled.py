@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from _answers import FLAGS
+from _answers import EMULATED
 from _build import PLUGINS, Plugin, build
+from _lanes import LANES
 from _reference import SM2
 from _sm2_cases import Item, be32, chosen, edges, public
 
@@ -19,12 +20,13 @@ SLOTS = 8
 WINDOW = 4
 ROWS = range(256 // WINDOW)
 EVERY_ROW = 2**32 - 1
+FLAGS = {"host": ("-Og",), "lanes": LANES, "emulated": EMULATED}
 
 
-@pytest.fixture(scope="module", params=["host", "lanes", "emulated"])
+@pytest.fixture(scope="module", params=FLAGS)
 def plugin(request: pytest.FixtureRequest) -> Plugin:
     defines = {"KEY_SLOTS": SLOTS, "WINDOW_KEY_CPU": WINDOW, "ITEM_LANES": 8}
-    return Plugin(build(PLUGINS / "sm2" / "sm2.cu", flags=["-O1", *FLAGS[request.param]], defines=defines), STATE)
+    return Plugin(build(PLUGINS / "sm2" / "sm2.cu", flags=FLAGS[request.param], defines=defines), STATE)
 
 
 def le32(*numbers: int) -> bytes:

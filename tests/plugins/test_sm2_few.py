@@ -7,12 +7,11 @@ import dataclasses
 import itertools
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 from _build import PLUGINS, Bytes, build
-from _emulator import EmulatedPlugin
+from _emulator import SM2_FEW, EmulatedPlugin
 from _reference import SM2
 from _sm2_cases import Item, N, P, chosen, edges, exceptional
 
@@ -31,18 +30,15 @@ THREADS = {
     "sm2_verify": 512,
     "sm2_finish": 512,
 }
-DEFINES = {"TEAM_ITEMS": 1 << 20, "KEY_SLOTS": 4, "WINDOW_KEY": 4}
 TWIST_ORDER = 2 * P + 2 - N
 
 
 class EmulatedSm2(EmulatedPlugin):
     """The plugin's stages of `verify` on the emulated GPU."""
 
-    def __init__(self, folder: Path, window_g: int = 8, **defines: int) -> None:
+    def __init__(self, **defines: int) -> None:
         state = ("sm2_table_bases", "sm2_table_entries")
-        super().__init__(
-            PLUGINS / "sm2" / "sm2.cu", folder, THREADS, state, DEFINES | {"WINDOW_G": window_g} | defines
-        )
+        super().__init__(PLUGINS / "sm2" / "sm2.cu", THREADS, state, SM2_FEW | defines)
 
     def verify(
         self,
@@ -107,13 +103,8 @@ def twist_point_of_order(order: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("emulator")
-
-
-@pytest.fixture(scope="module")
-def few(folder) -> EmulatedSm2:
-    return EmulatedSm2(folder)
+def few() -> EmulatedSm2:
+    return EmulatedSm2()
 
 
 def random_items(count: int, seed: str) -> list[Item]:
@@ -169,10 +160,10 @@ def test_batches_that_end_within_a_warp(few, count):
     assert wrong(items, few.items(items)[0]) == []
 
 
-@pytest.mark.parametrize("defines", [{"window_g": 10}, {"TEAM_CALLS": 1}], ids=str)
-def test_other_builds(folder, defines: Mapping[str, int]):
+@pytest.mark.parametrize("defines", [{"WINDOW_G": 10}, {"TEAM_CALLS": 1}], ids=str)
+def test_other_builds(defines: Mapping[str, int]):
     """A window of 10 has 26 digits, which four lanes cannot share evenly."""
-    emulated = EmulatedSm2(folder, **defines)
+    emulated = EmulatedSm2(**defines)
     items = [*random_items(24, "builds"), *edges()]
     assert wrong(items, emulated.items(items)[1]) == []
 

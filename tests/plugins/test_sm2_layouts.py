@@ -29,11 +29,6 @@ UNTOUCHED = 0xA5A5A5A5
 PROBE = Path(__file__).with_name("probe_interleaved.cu")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("emulator")
-
-
 def interleaved(rows: Bytes) -> Bytes:
     """Word w of item i at 32 * w + i of every 32 items; (items, bytes), items a multiple of 32."""
     words = rows.reshape(len(rows) // 32, 32, -1, 4)
@@ -41,10 +36,10 @@ def interleaved(rows: Bytes) -> Bytes:
 
 
 def read(
-    folder, by: int, columns: Sequence[Bytes], encodings: tuple[str, str], *, shift: int = 0, grid: int = 2
+    by: int, columns: Sequence[Bytes], encodings: tuple[str, str], *, shift: int = 0, grid: int = 2
 ) -> tuple[Bytes, Bytes, Bytes]:
     """What the GPU's branches give: codes, (items, 160) of e, r, s, x, y, and the scratch, (40, capacity) words."""
-    library = build_emulated(PROBE, folder, flags=[f"-I{PLUGINS / 'sm2'}"], defines={"INTERLEAVED": by})
+    library = build_emulated(PROBE, flags=[f"-I{PLUGINS / 'sm2'}"], defines={"INTERLEAVED": by})
     items = len(columns[0])
     capacity = (items + 31) // 32 * 32
     codes, output, scratch = aligned(items), aligned(160 * items), aligned(160 * capacity)
@@ -70,49 +65,49 @@ def random_columns(items: int, signature: int, key: int) -> list[Bytes]:
 
 
 @pytest.mark.parametrize("items", [1, 31, 32, 33, 70, 300])
-def test_a_gpu_reads_what_it_transposed(folder, items):
+def test_a_gpu_reads_what_it_transposed(items):
     digests, signatures, keys = columns = random_columns(items, 64, 64)
-    codes, seen, scratch = read(folder, BY_KERNEL, columns, ("RAW_RS", "RAW_XY"))
+    codes, seen, scratch = read(BY_KERNEL, columns, ("RAW_RS", "RAW_XY"))
     assert (codes == Code.VALID).all()
     assert (seen == np.concatenate([digests, signatures, keys], axis=1)).all()
     assert (scratch[:, items:] == UNTOUCHED).all()
 
     digests, signatures, _ = columns = random_columns(items, 128, 1)
-    codes, seen, scratch = read(folder, BY_KERNEL, columns, ("RAW_RS_KEY", "IN_SIGNATURE"))
+    codes, seen, scratch = read(BY_KERNEL, columns, ("RAW_RS_KEY", "IN_SIGNATURE"))
     assert (codes == Code.VALID).all()
     assert (seen == np.concatenate([digests, signatures], axis=1)).all()
     assert (scratch[:, items:] == UNTOUCHED).all()
 
 
 @pytest.mark.parametrize("shift", [1, 2, 3])
-def test_a_gpu_reads_columns_that_do_not_begin_at_a_word(folder, shift):
+def test_a_gpu_reads_columns_that_do_not_begin_at_a_word(shift):
     columns = random_columns(70, 64, 64)
-    codes, seen, scratch = read(folder, BY_KERNEL, columns, ("RAW_RS", "RAW_XY"), shift=shift)
+    codes, seen, scratch = read(BY_KERNEL, columns, ("RAW_RS", "RAW_XY"), shift=shift)
     assert (codes == Code.VALID).all()
     assert (seen == np.concatenate(columns, axis=1)).all()
     assert (scratch == UNTOUCHED).all()
 
 
 @pytest.mark.parametrize("by", [BY_KERNEL, BY_SENDER])
-def test_a_gpu_reads_keys_of_other_encodings_as_they_come(folder, by):
+def test_a_gpu_reads_keys_of_other_encodings_as_they_come(by):
     digests, signatures, keys = random_columns(64, 64, 65)
     keys[:, 0] = 4
     rows = [digests, signatures, keys]
     columns = rows if by == BY_KERNEL else [interleaved(digests), interleaved(signatures), keys]
-    codes, seen, _ = read(folder, by, columns, ("RAW_RS", "SEC1_UNCOMPRESSED"))
+    codes, seen, _ = read(by, columns, ("RAW_RS", "SEC1_UNCOMPRESSED"))
     assert (codes == Code.VALID).all()
     assert (seen == np.concatenate([digests, signatures, keys[:, 1:]], axis=1)).all()
 
 
-def test_a_gpu_reads_what_the_sender_interleaved(folder):
+def test_a_gpu_reads_what_the_sender_interleaved():
     rows = random_columns(96, 64, 64)
-    codes, seen, _ = read(folder, BY_SENDER, [interleaved(column) for column in rows], ("RAW_RS", "RAW_XY"))
+    codes, seen, _ = read(BY_SENDER, [interleaved(column) for column in rows], ("RAW_RS", "RAW_XY"))
     assert (codes == Code.VALID).all()
     assert (seen == np.concatenate(rows, axis=1)).all()
 
     digests, signatures, unused = random_columns(96, 128, 1)
     columns = [interleaved(digests), interleaved(signatures), unused]
-    codes, seen, _ = read(folder, BY_SENDER, columns, ("RAW_RS_KEY", "IN_SIGNATURE"))
+    codes, seen, _ = read(BY_SENDER, columns, ("RAW_RS_KEY", "IN_SIGNATURE"))
     assert (codes == Code.VALID).all()
     assert (seen == np.concatenate([digests, signatures], axis=1)).all()
 
@@ -133,7 +128,7 @@ KEYS = {
 
 @pytest.fixture(scope="module")
 def both() -> tuple[BuiltPlugin, BuiltPlugin]:
-    return BuiltPlugin("sm2"), BuiltPlugin("sm2", choice=Choice("interleaved"))
+    return BuiltPlugin("sm2"), BuiltPlugin("sm2", ["-Og"], Choice("interleaved"))
 
 
 @pytest.mark.parametrize("kind", ["DIGEST", "HASH_AS_MESSAGE", "MESSAGE"])
@@ -194,10 +189,10 @@ def test_columns_of_another_width_are_malformed(both, name, width, code):
 
 @pytest.mark.long
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
-def test_the_variant_compiles_for_gpus(target, folder):
+def test_the_variant_compiles_for_gpus(target, tmp_path):
     source = PluginSource.read(PLUGINS / "sm2", common_folder())
     start, macros = source.manifest.build(Choice("interleaved"), target)
-    image = build_image(source.reached(start), start, target, {**macros, "KEY_SLOTS": 16}, cache=folder)
+    image = build_image(source.reached(start), start, target, {**macros, "KEY_SLOTS": 16}, cache=tmp_path)
     (usage,) = (kernel for kernel in kernel_usage(image.log) if kernel.name == "sm2_prepare")
     assert usage.registers <= 168  # three blocks on a multiprocessor
     assert usage.spill_stores == 0

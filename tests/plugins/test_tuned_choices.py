@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from _answers import PLUGINS, BuiltPlugin
+from _answers import EMULATED, PLUGINS, BuiltPlugin
 from _sm2_cases import Item, edges, exceptional
 
 from verifier.drivers import list_devices
@@ -20,7 +20,7 @@ from verifier.registry import PluginSource, Registry, RegistryOptions, common_fo
 from verifier.workers import Fleet
 
 CURVES = ("sm2", "ecdsa")
-FLAGS = {"host": ("-O1",), "emulated": ("-O1", "-DEMULATE_GPU_FIELD")}
+FLAGS = {"host": ("-O1",), "emulated": EMULATED}
 
 
 def choices(name: str, target: str) -> Iterator[Choice]:
@@ -48,7 +48,7 @@ def check(plugin: BuiltPlugin, items: list[Item]) -> None:
 
 
 def test_the_paper_s_algorithm_on_the_gpu_s_field():
-    plugin = BuiltPlugin("sm2", FLAGS["emulated"], Choice("paper"))
+    plugin = BuiltPlugin("sm2", EMULATED, Choice("paper"))
     assert plugin.check_known_answers("verify") > 150
     check(plugin, [*edges(), *exceptional()[::5]])
 

@@ -23,7 +23,7 @@ CBC = 3
 
 @functools.cache
 def plugin(name: str) -> BuiltPlugin:
-    return BuiltPlugin(name, ["-O1"])
+    return BuiltPlugin(name)
 
 
 def groups_of(file: str) -> Iterator[tuple[dict[str, Any], list[dict[str, bytes]], list[bool]]]:
