@@ -1,7 +1,9 @@
 """Every call of a front end is answered once, and not before nobody reads its columns, whenever it is cancelled."""
 
+import gc
 import socket
 import threading
+import weakref
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -198,3 +200,23 @@ def test_nobody_looks_while_another_call_is_open_and_only_until_another_comes(fr
         accepted.future.set_result(b"done")
         assert front_end.receive().id == number
     assert seen == [True]
+
+
+def test_what_is_free_after_the_front_end_has_gone_is_let_go_of_without_the_collector(front_end):
+    """Its columns lie in the region, which would stay mapped."""
+    front_end.call(1)
+    front_end.settle()
+    accepted = front_end.operations.accepted.pop()
+    kept = weakref.ref(accepted)
+    gc.collect()
+    gc.disable()
+    try:
+        front_end.channel.close()
+        front_end.session.join()
+        assert accepted.future.cancelled()
+        accepted.released()
+        del accepted
+        assert kept() is None
+        assert front_end.session.open_calls == 0
+    finally:
+        gc.enable()

@@ -38,9 +38,8 @@ def parity_job(data):
         Algorithm.UNSPECIFIED, InputKind.DIGEST, SignatureEncoding.RAW_RS, KeyEncoding.IN_SIGNATURE, plugin="parity"
     )
     job = verify_job(scheme, data, bytes(64 * len(data)), None, priority=Priority.POOL, deduplicate=False)
-    return replace(
-        job, columns={"input": job.columns["input"]}, make=lambda: pb.VerifyRequest(scheme=parity_scheme())
-    )
+    head = pb.VerifyRequest(scheme=parity_scheme()).SerializeToString()
+    return replace(job, columns={"input": job.columns["input"]}, head=head)
 
 
 class Work:
@@ -74,6 +73,7 @@ class Work:
         """Returns when so many more calls have been answered."""
         wanted = self.calls + calls
         until(lambda: self.calls >= wanted or self.errors, "the load goes on")
+        assert not self.errors, self.errors[:3]
 
     def _note(self, data, result) -> None:
         now = time.monotonic()

@@ -97,8 +97,8 @@ def _serve(settings: Settings) -> int:
     stop = _stop_on_signals()
     try:
         daemon = Daemon(settings)
-        daemon.start()
         keep_what_is_there()
+        daemon.start()
     except VerifierError as error:
         _fail(error)
     print(f"verifier ready on {' '.join(daemon.addresses)}", flush=True)

@@ -118,7 +118,6 @@ class FrontEnd:
         """Until the core says that it is over."""
         self._server.start()
         self._reader.start()
-        keep_what_is_there()
         self._link.send(Listening(self._server.addresses))
         threading.Thread(target=self._count, name="counts", daemon=True).start()
         self._over.wait()
@@ -161,6 +160,7 @@ def main(fd: int, memory_fd: int) -> None:
         signal.signal(number, signal.SIG_IGN)  # the core drains first, then ends us
     faulthandler.enable()
     tune_malloc()
+    keep_what_is_there()
     connection = Connection(fd)
     setup: Setup = pickle.loads(connection.recv_bytes())
     set_up_logs(setup.settings.log.level, setup.settings.log.format)

@@ -66,6 +66,7 @@ class Session:
         self._answered: list[_Open] = []  # by the reader itself, which sends them
         self._sending = threading.Lock()
         self._gone = False  # nobody reads answers any more
+        self._over = False  # nor sends them; changed with the last word in the outbox
         self._calls = select.poll()
         self._calls.register(channel.connection, select.POLLIN)
         self._threads = [
@@ -114,7 +115,9 @@ class Session:
                 self._cancel(number)
             self._send_answered()
             self._region.retire()
-            self._outbox.put(None)
+            with self._lock:
+                self._over = True
+                self._outbox.put(None)
             self._on_end()
 
     def _tell(self, message: Listening | Counts) -> None:
@@ -196,8 +199,13 @@ class Session:
     def _ready(self, entry: _Open) -> None:
         if threading.current_thread() is self._threads[0]:
             self._answered.append(entry)
-        else:
-            self._outbox.put(entry)
+            return
+        with self._lock:
+            if self._over:
+                self._open.pop(entry.call.id, None)
+                entry.pending = None  # whose batch lies in the region: in cycles it would keep that mapped
+            else:
+                self._outbox.put(entry)
 
     def _cancel(self, number: int) -> None:
         with self._lock:
@@ -215,6 +223,7 @@ class Session:
             with self._lock:
                 self._open.pop(message.call.id, None)
             if self._gone:
+                message.pending = None  # as in `_ready`
                 return
             message = self._answer(message)
         with self._sending:

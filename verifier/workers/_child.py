@@ -203,6 +203,7 @@ def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
     """Runs until the parent ends it. The arguments are inherited file descriptors: two sockets and the slots."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent drains first, then ends us
     faulthandler.enable()
+    keep_what_is_there()
     control, batches = Connection(control_fd), Connection(batches_fd)
     hello: Hello = control.recv()
     options = hello.options
@@ -224,6 +225,5 @@ def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
                 control.recv()  # until the parent ends us: gone by ourselves we would pass for a process that died
             return
         device: DeviceInfo = dataclasses.replace(driver.info, id=hello.device_id)
-        keep_what_is_there()
         control.send(device)
         Child(driver, pipeline, regions, control, Channel(batches, Order)).serve()
