@@ -46,8 +46,9 @@ from verifier.v1 import verifier_pb2_grpc as rpc  # noqa: E402
 
 RIGHT, REFUSED, LOST, WRONG, DROPPED = range(5)
 OUTCOMES = ("served", "refused", "lost", "wrong", "dropped")
-# How calls end that the daemon did not take. Beyond a thousand that wait to be taken gRPC drops some by itself.
-NOT_TAKEN = {grpc.StatusCode.RESOURCE_EXHAUSTED: REFUSED, grpc.StatusCode.CANCELLED: DROPPED}
+# The text with which gRPC drops calls that the daemon has not taken, where many wait for it. A call that the daemon
+# has taken and cancels has another text, and is lost.
+DROPPED_TEXT = "CANCELLED"
 
 
 def arguments() -> argparse.Namespace:
@@ -142,11 +143,11 @@ class Client:
             sent = time.monotonic()
             going = self.stub.Verify.future(self.request(number), timeout=60.0)
 
-            def judged(call: Any, number: int = number, sent: float = sent) -> None:
-                self.judge(number, sent, call.result)
+            def done(call: Any, number: int = number, sent: float = sent) -> None:
+                self.note(number, sent, call.result)
                 answered.release()
 
-            going.add_done_callback(judged)
+            going.add_done_callback(done)
         for _ in range(total):
             answered.acquire()
 
@@ -174,17 +175,25 @@ class Client:
         """One request, judged."""
         request = self.request(number)
         begun = time.monotonic()
-        self.judge(number, begun, lambda: self.stub.Verify(request, timeout=60.0))
+        self.note(number, begun, lambda: self.stub.Verify(request, timeout=60.0))
 
-    def judge(self, number: int, begun: float, result: Callable[[], pb.VerifyResponse]) -> None:
+    def note(self, number: int, begun: float, result: Callable[[], pb.VerifyResponse]) -> None:
         """Takes down what a call came to."""
         try:
             outcome = judge(self.samples[number % len(self.samples)], result())
         except grpc.RpcError as error:
-            outcome = NOT_TAKEN.get(error.code(), LOST)
+            outcome = failure(error)
             if outcome is LOST:
                 self.problems.append(f"{error.code().name}: {error.details()}")
         self.rows.append((begun, time.monotonic() - begun, outcome))
+
+
+def failure(error: grpc.RpcError) -> int:
+    """What a call without an answer came to."""
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return REFUSED
+    dropped = error.code() is grpc.StatusCode.CANCELLED and error.details() == DROPPED_TEXT
+    return DROPPED if dropped else LOST
 
 
 def judge(sample: Sample, answer: pb.VerifyResponse) -> int:
