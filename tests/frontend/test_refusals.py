@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from verifier.api import RefusedError, Status
-from verifier.frontend._refusals import _LONGEST_S, _MOST, Refusals, kind_of
+from verifier.frontend._refusals import _LONGEST_S, _MOST, Asked, Refusals
 from verifier.v1 import verifier_pb2 as pb
 
 FULL = Status(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", None, 1.0)
@@ -25,11 +25,11 @@ class Clocked:
         self.repeated += 1
 
     def note(self, status=FULL, request=REQUEST):
-        self.refusals.note(kind_of("Verify", request, "caller"), request.items, status)
+        self.refusals.note(Asked("Verify", request, "caller"), status)
 
     def refuses(self, request=REQUEST, rpc="Verify", caller="caller"):
         try:
-            self.refusals.check(rpc, request, caller)
+            self.refusals.check(Asked(rpc, request, caller))
         except RefusedError as error:
             return error.status
         return None

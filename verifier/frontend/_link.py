@@ -17,7 +17,7 @@ from verifier.attended import Attended
 from verifier.channel import Channel
 from verifier.frontend._messages import Answer, Call, Cancel, FromFrontEnd, Span
 from verifier.frontend._places import Places
-from verifier.frontend._refusals import Refusals, kind_of
+from verifier.frontend._refusals import Asked, Refusals
 from verifier.model import Bytes
 from verifier.reader import Reader
 from verifier.regions import aligned
@@ -33,18 +33,12 @@ class _Sent:
     """A call that the core has. `future` gives the bytes of the response."""
 
     def __init__(
-        self,
-        link: Link,
-        number: int,
-        place: tuple[int, int],
-        request: tuple[str, Any, str],
-        digest: RequestDigest | None,
+        self, link: Link, number: int, place: tuple[int, int], asked: Asked, digest: RequestDigest | None
     ) -> None:
-        """`request`: RPC, message without columns, caller."""
         self.place = place
-        self.request = request
+        self.asked = asked
         self._digest = digest
-        self._response = _RESPONSES[request[0]]
+        self._response = _RESPONSES[asked.rpc]
         self._parse = link.parse
         self.future: Attended[bytes] = Attended()
         self.future.attend = partial(link.reader.read_while, partial(link.is_next, number))
@@ -100,14 +94,15 @@ class Link:
         patient: Callable[[], bool] | None = None,
     ) -> _Sent:
         """Writes the columns into the region and sends the rest. Raises CapacityError, RefusedError."""
+        asked = Asked(rpc, request.message, caller)
         if self._refusals is not None:
-            self._refusals.check(rpc, request.message, caller)
+            self._refusals.check(asked)
         sizes = [aligned(len(g.data)) + aligned(len(g.offsets)) for g in request.columns.values()]
         place = self._places.take(sum(sizes), patient, deadline)
         number = next(self._ids)
         # Where some lie in a client's memory, which is not mapped here, the digest is the core's to take.
         digest = None if shared_columns(request.message) else RequestDigest(KINDS[rpc], request)
-        sent = _Sent(self, number, place, (rpc, request.message, caller), digest)
+        sent = _Sent(self, number, place, asked, digest)
         try:
             spans = self._write(request, place[0])
             message = request.message.SerializeToString()
@@ -162,7 +157,7 @@ class Link:
         if answer.code:
             status = Status(_CODES[answer.code], answer.message, answer.field, answer.retry_after_s)
             if self._refusals is not None:
-                self._refusals.note(kind_of(*sent.request), sent.request[1].items, status)
+                self._refusals.note(sent.asked, status)
             outcome = RefusedError(status)
         elif answer.body_bytes:
             begin = sent.place[0]

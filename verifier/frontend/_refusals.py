@@ -14,7 +14,7 @@ import grpc
 
 from verifier.api import RefusedError, Status
 
-__all__ = ["Refusals", "kind_of"]
+__all__ = ["Asked", "Refusals"]
 
 _LONGEST_S = 0.01  # a queue that is full has work for longer
 _PART = 0.25  # of the time after which the core said to try again
@@ -28,10 +28,17 @@ class _Refused(NamedTuple):
     again: float  # when the core said to try again
 
 
-def kind_of(rpc: str, message: Any, caller: str) -> Hashable:
-    """What requests share that are refused alike: queue, caller and priority."""
-    work = message.hash if rpc == "Digest" else message.scheme.SerializeToString()
-    return rpc, work, message.priority, caller
+class Asked(NamedTuple):
+    """A request without its columns, and who sent it."""
+
+    rpc: str
+    message: Any
+    caller: str
+
+    def kind(self) -> Hashable:
+        """What requests share that are refused alike: queue, caller and priority."""
+        work = self.message.hash if self.rpc == "Digest" else self.message.scheme.SerializeToString()
+        return self.rpc, work, self.message.priority, self.caller
 
 
 class Refusals:
@@ -42,28 +49,28 @@ class Refusals:
         self._clock = clock
         self._refused: dict[Hashable, _Refused] = {}
 
-    def note(self, kind: Hashable, items: int, status: Status) -> None:
-        """The core has refused a request of so many items."""
+    def note(self, asked: Asked, status: Status) -> None:
+        """The core has answered a request with a status that is not OK."""
         if status.code is not grpc.StatusCode.RESOURCE_EXHAUSTED or not status.retry_after_s:
             return
         if len(self._refused) >= _MOST:
             self._refused.clear()
         now = self._clock()
         until = now + min(_PART * status.retry_after_s, _LONGEST_S)
-        self._refused[kind] = _Refused(status, items, until, now + status.retry_after_s)
+        self._refused[asked.kind()] = _Refused(status, asked.message.items, until, now + status.retry_after_s)
 
-    def check(self, rpc: str, message: Any, caller: str) -> None:
+    def check(self, asked: Asked) -> None:
         """Raises RefusedError where the core has just refused such a request, and not a larger one."""
         if not self._refused:
             return
-        kind = kind_of(rpc, message, caller)
+        kind = asked.kind()
         refused = self._refused.get(kind)
         if refused is None:
             return
         now = self._clock()
         if now >= refused.until:
             self._refused.pop(kind, None)
-        elif message.items >= refused.items:
+        elif asked.message.items >= refused.items:
             self._count()
             status = refused.status
             raise RefusedError(Status(status.code, status.message, status.field, refused.again - now))
