@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 
 import _builds  # noqa: F401  its folder is this process's, and found by those that it starts
+import pytest
 from hypothesis import settings
+
+from verifier import cores, reader
 
 # Daemons of tests leave the machine's own admin socket alone; those that need one name it.
 os.environ.setdefault("VERIFIER_ADMIN__LISTEN", "[]")
@@ -30,6 +33,13 @@ FIRST = ("test_plugin_builds.py",)
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in FIRST)
+
+
+@pytest.fixture
+def callers_read(monkeypatch):
+    """Whoever waits for the only answer due reads it, on any machine and for as long as it takes."""
+    monkeypatch.setattr(cores, "SPARE_CORES", 1)
+    monkeypatch.setattr(reader, "_LOOKED_S", 60.0)
 
 
 def pytest_terminal_summary(terminalreporter):

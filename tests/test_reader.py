@@ -82,9 +82,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch):
-    monkeypatch.setattr(cores, "SPARE_CORES", 1)
-    monkeypatch.setattr(reader, "_LOOKED_S", LONG_S)
+def desk(callers_read):
     made = Desk()
     yield made
     made.close()

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from _waiting import until
 
-from verifier import cores, reader
 from verifier.api import KINDS, RefusedError
 from verifier.api._lift import lift, request_digest
 from verifier.channel import Channel
@@ -70,9 +69,7 @@ def request_id(body):
 
 
 @pytest.fixture
-def core(monkeypatch):
-    monkeypatch.setattr(cores, "SPARE_CORES", 1)
-    monkeypatch.setattr(reader, "_LOOKED_S", WAIT_S)
+def core(callers_read):
     made = Core()
     yield made
     made.close()

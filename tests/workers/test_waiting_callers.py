@@ -13,7 +13,6 @@ import pytest
 from _toy import VERIFY, check_verify, random_values, variable_batch
 from _waiting import until
 
-from verifier import cores, reader
 from verifier.errors import BackendError
 from verifier.workers import Worker, WorkerState
 from verifier.workers._process import Process
@@ -24,9 +23,7 @@ HERE = threading.main_thread().name
 
 
 @pytest.fixture
-def worker(make_worker, manifest, image, monkeypatch):
-    monkeypatch.setattr(cores, "SPARE_CORES", 1)
-    monkeypatch.setattr(reader, "_LOOKED_S", WAIT_S)
+def worker(make_worker, manifest, image, callers_read):
     made = make_worker("fake:0", backoff_first_s=0.0)
     made.start()
     made.load(1, manifest, image)
