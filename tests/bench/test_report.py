@@ -87,10 +87,13 @@ def test_ciphers_on_a_core_stand_beside_libraries():
             record(case="cipher-aria-128-ctr-cpu", rate=8e9),
             record(case="cipher-aria-128-ctr-cpu-openssl", rate=1.6e9),
             record(case="cipher-skinny-128-256-ecb-cpu", rate=8e9),
+            record(case="cipher-aria-128-ctr-cpu", rate=4e9, device="another"),
         ]
     ).splitlines()
-    assert "| aria-128-ctr | 1.00 | 5.0 × openssl |" in rows
-    assert "| skinny-128-256-ecb | 1.00 |  |" in rows
+    device = record().device
+    assert f"| aria-128-ctr | 1.00 | 5.0 × openssl | {device} |" in rows
+    assert "| aria-128-ctr | 0.50 |  | another |" in rows, "a library is compared with on its own CPU"
+    assert f"| skinny-128-256-ecb | 1.00 |  | {device} |" in rows
 
 
 def test_the_table_of_cpus_has_ratios():

@@ -124,20 +124,21 @@ def _cipher_rows(records: Iterable[Record]) -> Iterable[str]:
 
 
 def _cpu_cipher_rows(records: Iterable[Record]) -> Iterable[str]:
-    """Bytes a second of one core, and how often that is a library's rate in the same run."""
-    rates = {record.case: record for record in records if record.case.startswith("cipher-") and "-cpu" in record.case}
-    ours = [case for case in rates if case.endswith("-cpu")]
+    """Bytes a second of one core, and how often that is a library's rate on the same CPU."""
+    rates = {(r.case, r.device): r.rate for r in records if r.case.startswith("cipher-") and "-cpu" in r.case}
+    ours = [key for key in rates if key[0].endswith("-cpu")]
     if not ours:
         return
-    yield "| one CPU core | GB/s | beside libraries |"
-    yield "| --- | --- | --- |"
-    for case in ours:
+    yield "| one CPU core | GB/s | beside libraries | CPU |"
+    yield "| --- | --- | --- | --- |"
+    for case, device in ours:
+        rate = rates[case, device]
         peers = ", ".join(
-            f"{rates[case].rate / record.rate:.1f} × {name.removeprefix(f'{case}-')}"
-            for name, record in rates.items()
-            if name.startswith(f"{case}-")
+            f"{rate / theirs:.1f} × {name.removeprefix(f'{case}-')}"
+            for (name, where), theirs in rates.items()
+            if where == device and name.startswith(f"{case}-")
         )
-        yield f"| {case.removeprefix('cipher-').removesuffix('-cpu')} | {rates[case].rate / 8e9:.2f} | {peers} |"
+        yield f"| {case.removeprefix('cipher-').removesuffix('-cpu')} | {rate / 8e9:.2f} | {peers} | {device} |"
 
 
 def _cpu_rows(records: Iterable[Record]) -> Iterable[str]:
