@@ -40,8 +40,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, SignatureEncoding  # noqa: E402
-from node_adapter.ledger import SCHEMA, Call  # noqa: E402
-from node_adapter.ledger._schema import WRITE_OPTIONS, with_calls  # noqa: E402
+from node_adapter.ledger import Call  # noqa: E402
+from node_adapter.ledger._schema import WRITE_OPTIONS, file_schema, with_calls  # noqa: E402
 from verifier.bench.processes import proportional_bytes, tree  # noqa: E402
 from verifier.bench.records import Record, append_records  # noqa: E402
 from verifier.bench.rig import Rig, columns_of  # noqa: E402
@@ -53,6 +53,7 @@ from verifier.registry import offers  # noqa: E402
 
 GROUP_ROWS = 65_536
 FILE_ROWS = 16 * GROUP_ROWS
+SCHEMA = file_schema({"input": 32, "signature": 64, "key": 64})  # as `export` finds
 PLUGINS = {"SM2": "sm2", "ECDSA_P256": "ecdsa", "ECDSA_SECP256K1": "ecdsa"}
 
 
@@ -114,18 +115,16 @@ def _rows(made: SignatureSet, first: int, last: int) -> pa.Table:
         "block": block,
         "transaction": pc.binary_join_element_wise(block, "transaction", transaction, " "),
         "call": pa.array(np.zeros(numbers.size, np.int16)),
-    } | {name: _binary(values[places]) for name, values in fixed.items()}
+    } | {name: _fixed(values[places]) for name, values in fixed.items()}
     return pa.table(
         [columns[field.name] if field.name in columns else pa.nulls(numbers.size, field.type) for field in SCHEMA],
         SCHEMA,
     )
 
 
-def _binary(rows: np.ndarray) -> pa.Array:
-    offsets = np.arange(rows.shape[0] + 1, dtype=np.int32) * rows.shape[1]
-    return pa.Array.from_buffers(
-        pa.binary(), rows.shape[0], [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows))]
-    )
+def _fixed(rows: np.ndarray) -> pa.Array:
+    data = pa.py_buffer(np.ascontiguousarray(rows))
+    return pa.Array.from_buffers(pa.binary(rows.shape[1]), rows.shape[0], [None, data])
 
 
 def bare_times(made: SignatureSet, device: str, runs: int = 3) -> tuple[DeviceInfo, int, list[float]]:

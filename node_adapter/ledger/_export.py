@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from node_adapter.errors import FormatError
 from node_adapter.formats import Record, Signed, Unverifiable
 from node_adapter.ledger._calls import Call
 from node_adapter.ledger._files import replacing
-from node_adapter.ledger._schema import SCHEMA, WRITE_OPTIONS, with_calls
+from node_adapter.ledger._schema import SCHEMA, WIDE_COLUMNS, WRITE_OPTIONS, file_schema, with_calls
 
 __all__ = ["Exported", "export"]
 
@@ -34,10 +34,16 @@ class Exported:
 
 
 class _Writer:
-    """Gathers rows and writes them in row groups."""
+    """Gathers rows and writes them in row groups.
+
+    The first row group says which columns have a fixed width. Where a later one has other lengths the file is written
+    again: twice for each wide column at most, and hardly ever in a chain whose transactions are alike.
+    """
 
     def __init__(self, path: Path, group_rows: int) -> None:
-        self._file = pq.ParquetWriter(path, SCHEMA, **WRITE_OPTIONS)
+        self._path = path
+        self._file: Any = None
+        self._widths: dict[str, int | None] = {}
         self._group_rows = group_rows
         self._rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         self._bytes = 0
@@ -77,15 +83,48 @@ class _Writer:
 
     def flush(self) -> None:
         if self._rows["block"]:
-            table = pa.table(self._rows, SCHEMA)
+            self._open({name: _widths(self._rows[name]) for name in WIDE_COLUMNS})
+            table = pa.table(self._rows, file_schema(self._widths))
             self._file.write_table(table, row_group_size=table.num_rows)
         self._rows = {name: [] for name in SCHEMA.names}
         self._bytes = 0
 
+    def _open(self, widths: dict[str, set[int]]) -> None:
+        """Has a file whose columns take values of these widths."""
+        if self._file is None:
+            self._widths = {name: min(those) if len(those) == 1 else None for name, those in widths.items()}
+            self._file = pq.ParquetWriter(self._path, file_schema(self._widths), **WRITE_OPTIONS)
+            return
+        wrong = [name for name, width in self._widths.items() if width and widths[name] - {width}]
+        if wrong:
+            self._widths |= dict.fromkeys(wrong)
+            self._write_again()
+
+    def _write_again(self) -> None:
+        """With the schema that holds now, row group by row group."""
+        self._file.close()
+        before = self._path.with_name(f"{self._path.name}.before")
+        self._path.replace(before)
+        try:
+            schema = file_schema(self._widths)
+            self._file = pq.ParquetWriter(self._path, schema, **WRITE_OPTIONS)
+            with pq.ParquetFile(before, page_checksum_verification=True) as file:
+                for place in range(file.num_row_groups):
+                    table = file.read_row_group(place).cast(schema)
+                    self._file.write_table(table, row_group_size=table.num_rows)
+        finally:
+            before.unlink()
+
     def close(self, broken: str = "") -> None:
         self.flush()
+        if self._file is None:
+            self._file = pq.ParquetWriter(self._path, SCHEMA, **WRITE_OPTIONS)
         self._file.add_key_value_metadata(with_calls(list(self.calls), broken))
         self._file.close()
+
+
+def _widths(values: Sequence[bytes | None]) -> set[int]:
+    return {len(value) for value in values if value is not None}
 
 
 def export(records: Iterable[Record], path: Path, *, group_rows: int = GROUP_ROWS) -> Exported:

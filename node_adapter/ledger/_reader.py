@@ -132,7 +132,8 @@ def main(control_fd: int, calls_fd: int, memory_fd: int) -> None:
     try:
         setup: Setup = control.recv()
         answers = Reader("answers", channel, lambda message: _take(link, message), _lose)
-        link = Link(channel, answers, map_memory(memory_fd, setup.region_bytes), parse=True)
+        memory = map_memory(memory_fd, setup.region_bytes)
+        link = Link(channel, answers, memory, parse=True, digests=False)  # columns stay in this program's processes
         answers.start()
         _Reader(control, setup, link).run()
     except (EOFError, OSError):

@@ -14,6 +14,9 @@ One row is one signature of a transaction together with one key that may have ma
 | check_signature, check_key | int32 | which signature of the check, which key; the keys' order is the rule's |
 | why | string | why the row cannot be verified; null where it can |
 
+Where all of a file's inputs, signatures or keys have one length that column is `fixed_size_binary` instead, which
+halves what reading costs.
+
 The rows of a check stand in one row group. The file's metadata holds `verifier.ledger` (the version of this table),
 `verifier.calls`, the list of calls in JSON, and, where the source broke off, `verifier.broken`: where and why. Pages
 carry checksums: a damaged page is an error, not a verdict.
@@ -22,7 +25,7 @@ carry checksums: a damaged page is an error, not a verdict.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +33,16 @@ import pyarrow as pa
 from node_adapter.errors import LedgerError
 from node_adapter.ledger._calls import Call
 
-__all__ = ["SCHEMA", "SCHEMA_VERSION", "WRITE_OPTIONS", "broken_off", "read_calls", "with_calls"]
+__all__ = [
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "WIDE_COLUMNS",
+    "WRITE_OPTIONS",
+    "broken_off",
+    "file_schema",
+    "read_calls",
+    "with_calls",
+]
 
 SCHEMA_VERSION = 1
 
@@ -50,14 +62,25 @@ SCHEMA = pa.schema(
     ]
 )
 
-_RANDOM = ("input", "signature", "key")  # neither a dictionary nor compression makes them smaller
+WIDE_COLUMNS = ("input", "signature", "key")
+"""Nearly all of a file's bytes. They look random: neither a dictionary nor compression makes them smaller."""
 
 WRITE_OPTIONS: dict[str, Any] = {
-    "compression": {name: "none" if name in _RANDOM else "zstd" for name in SCHEMA.names},
-    "use_dictionary": [name for name in SCHEMA.names if name not in (*_RANDOM, "transaction")],
+    "compression": {name: "none" if name in WIDE_COLUMNS else "zstd" for name in SCHEMA.names},
+    "use_dictionary": [name for name in SCHEMA.names if name not in (*WIDE_COLUMNS, "transaction")],
     "write_page_checksum": True,
 }
 """How pyarrow's ParquetWriter writes these columns. docs/scaling.md has what was measured."""
+
+
+def file_schema(widths: Mapping[str, int | None]) -> Any:
+    """The schema of a file: `widths` are of those wide columns whose values all have one."""
+    schema = SCHEMA
+    for name in WIDE_COLUMNS:
+        if width := widths.get(name):
+            schema = schema.set(schema.get_field_index(name), pa.field(name, pa.binary(width)))
+    return schema
+
 
 _VERSION_KEY, _CALLS_KEY, _BROKEN_KEY = b"verifier.ledger", b"verifier.calls", b"verifier.broken"
 
@@ -91,7 +114,7 @@ def read_calls(schema: Any, metadata: dict[bytes, bytes]) -> list[Call]:
         place = schema.get_field_index(field.name)
         if place < 0:
             raise LedgerError(f"column {field.name}", "missing")
-        if schema.field(place).type != field.type:
+        if not _is_read(field, schema.field(place).type):
             raise LedgerError(f"column {field.name}", f"type {schema.field(place).type}; it is {field.type}")
     try:
         found = json.loads(metadata.get(_CALLS_KEY, b"null"))
@@ -100,3 +123,7 @@ def read_calls(schema: Any, metadata: dict[bytes, bytes]) -> list[Call]:
     if not isinstance(found, list):
         raise LedgerError("metadata verifier.calls", "missing or not a list")
     return [Call.from_json(call, f"metadata verifier.calls[{place}]") for place, call in enumerate(found)]
+
+
+def _is_read(field: Any, given: Any) -> bool:
+    return bool(given == field.type or (field.name in WIDE_COLUMNS and pa.types.is_fixed_size_binary(given)))

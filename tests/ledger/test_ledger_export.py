@@ -13,6 +13,7 @@ from node_adapter.client import Algorithm, InputKind, KeyEncoding, Scheme, Signa
 from node_adapter.errors import FormatError, LedgerError
 from node_adapter.formats import Record, Signed
 from node_adapter.ledger import SCHEMA, Call, export, plan_dataset
+from node_adapter.ledger._schema import file_schema
 
 
 def test_every_value_of_every_signature_is_in_the_file(tmp_path):
@@ -29,7 +30,7 @@ def test_every_value_of_every_signature_is_in_the_file(tmp_path):
     done = export([*blocks, special, unverifiable_block()], tmp_path / "deep" / "ledger.parquet")
     assert (done.blocks, done.transactions, done.rows, done.not_verifiable, done.error) == (5, 10, 10, 1, None)
     table = pq.read_table(tmp_path / "deep" / "ledger.parquet")
-    assert table.schema.equals(SCHEMA)
+    assert table.schema.equals(file_schema({"input": 32, "key": 64}))  # signatures are of two lengths
     rows = table.to_pylist()
     wanted = [(block.name, item) for block in [*blocks, special] for item in block.signed]
     for row, (name, item) in zip(rows, wanted, strict=False):
@@ -54,6 +55,27 @@ def test_row_groups_end_with_blocks(tmp_path):
     export(blocks, tmp_path / "ledger.parquet", group_rows=15)
     metadata = pq.read_metadata(tmp_path / "ledger.parquet")
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [20, 20, 10]
+
+
+def test_a_later_row_group_of_other_lengths_changes_the_schema_and_no_value(tmp_path):
+    lengths = [(32, 64), (32, 64), (32, 70), (20, 64), (32, 71)]
+    blocks = [
+        Record(f"b{n}", 1, (Signed(f"b{n} 0", SM2, bytes([n]) * a, bytes([n]) * b, bytes([n]) * 64),))
+        for n, (a, b) in enumerate(lengths)
+    ]
+    path = tmp_path / "ledger.parquet"
+    widths = {"input": 32, "signature": 64, "key": 64}
+    for count, changed in [(2, ""), (3, "signature"), (5, "input")]:
+        widths.pop(changed, None)
+        export(blocks[:count], path, group_rows=1)
+        table = pq.read_table(path)
+        assert table.schema.equals(file_schema(widths))
+        assert table["signature"].to_pylist() == [bytes([n]) * b for n, (_, b) in enumerate(lengths[:count])]
+        assert table["input"].to_pylist() == [bytes([n]) * a for n, (a, _) in enumerate(lengths[:count])]
+        assert pq.read_metadata(path).num_row_groups == count
+        assert [p.name for p in tmp_path.iterdir()] == ["ledger.parquet"]
+    (one,) = {call for group in plan_dataset(path).groups for call in group.calls}
+    assert one == Call(SM2)
 
 
 def test_a_source_that_breaks_off_keeps_what_came_before(tmp_path):

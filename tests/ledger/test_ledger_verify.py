@@ -45,6 +45,11 @@ def test_every_signature_gets_its_verdict(tmp_path):
     assert [sorted(o.plugins) for o in outcomes] == [["sm2"]] * 3 + [[]]
 
 
+def recovery(made, at, signer):
+    rsv = made.signatures[at].tobytes() + bytes([made.recovery[at]])
+    return Signed(f"recover {at}", RECOVER, made.digests[at].tobytes(), rsv, recover=True, signer=signer)
+
+
 def test_schemes_signers_and_checks_of_several_keys_in_one_row_group(tmp_path):
     sm2 = make_signatures("SM2", 3, keys=3)
     made = make_signatures("ECDSA_SECP256K1", 40, keys=8)
@@ -61,9 +66,7 @@ def test_schemes_signers_and_checks_of_several_keys_in_one_row_group(tmp_path):
         )
 
     def recovered(place, signer):
-        at = signers[place]
-        rsv = made.signatures[at].tobytes() + bytes([made.recovery[at]])
-        return Signed(f"recover {place}", RECOVER, made.digests[at].tobytes(), rsv, recover=True, signer=signer)
+        return recovery(made, signers[place], signer)
 
     address = keccak.new(digest_bits=256, data=made.keys[signers[0]].tobytes()).digest()[-20:]
     signed = (
@@ -145,7 +148,7 @@ def test_rows_that_make_no_sense_are_an_error_of_their_row_group(tmp_path, colum
     blocks, made = sm2_blocks(40, per_block=20)
     export(blocks, tmp_path / "a.parquet", group_rows=20)
     metadata = pq.read_metadata(tmp_path / "a.parquet").metadata
-    groups = [pq.ParquetFile(tmp_path / "a.parquet").read_row_group(place) for place in range(2)]
+    groups = [pq.ParquetFile(tmp_path / "a.parquet").read_row_group(place).cast(SCHEMA) for place in range(2)]
     place = SCHEMA.get_field_index(column)
     groups[0] = groups[0].set_column(
         place, SCHEMA.field(column), pa.array((value * 20)[:20], SCHEMA.field(column).type)
@@ -187,6 +190,51 @@ def test_files_that_are_cut_or_no_parquet_are_named_and_the_rest_goes_on(tmp_pat
     assert [o.path for o in outcomes if o.error] == ["a.parquet", "b.parquet", "c.parquet"]
     assert all("\n" not in o.error for o in outcomes)
     assert outcomes[-1].counts == expected(made)
+
+
+def rewritten(path, schema, **options):
+    """The file with another schema."""
+    file = pq.ParquetFile(path)
+    groups = [file.read_row_group(place).cast(schema) for place in range(file.num_row_groups)]
+    metadata = {k: v for k, v in file.metadata.metadata.items() if k.startswith(b"verifier")}
+    with pq.ParquetWriter(path, schema, **options) as writer:
+        for group in groups:
+            writer.write_table(group)
+        writer.add_key_value_metadata(metadata)
+
+
+def test_columns_of_fixed_and_of_any_width_give_the_same_verdicts(tmp_path):
+    blocks, made = sm2_blocks(60, per_block=20)
+    path = tmp_path / "a.parquet"
+    export(blocks, path, group_rows=20)
+    assert pa.types.is_fixed_size_binary(pq.read_schema(path).field("signature").type)
+    fixed = [(o.counts, o.failures) for o in run(path, tmp_path / "fixed")]
+    assert [counts for counts, _ in fixed] == [expected(made.part(at, at + 20)) for at in (0, 20, 40)]
+    rewritten(path, SCHEMA)
+    assert [(o.counts, o.failures) for o in run(path, tmp_path / "any")] == fixed
+
+
+def test_a_fixed_width_that_is_not_the_encodings_is_each_items_own_fault(tmp_path):
+    blocks, _ = sm2_blocks(5)
+    longer = [
+        Record(b.name, 5, tuple(Signed(s.where, s.scheme, s.input, s.signature + b"x", s.key) for s in b.signed))
+        for b in blocks
+    ]
+    export(longer, tmp_path / "a.parquet")
+    (outcome,) = run(tmp_path / "a.parquet", tmp_path)
+    assert outcome.counts == {"SIGNATURE_LENGTH": 5}
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_a_column_counts_as_empty_only_where_it_is(tmp_path, statistics):
+    # Somebody else's signature: who took the column of signers for empty would find it valid.
+    made = make_signatures("ECDSA_SECP256K1", 4)
+    signed = [recovery(made, at, bytes(20) if at == 2 else None) for at in range(4)]
+    path = tmp_path / "a.parquet"
+    export([Record("block 0", 4, tuple(signed))], path)
+    rewritten(path, pq.read_schema(path), write_statistics=statistics)
+    (outcome,) = run(path, tmp_path)
+    assert outcome.counts == {"INVALID": 1, "VALID": 3}
 
 
 class LeavesOpen:

@@ -62,6 +62,7 @@ class Link:
     `refusals` of the core are repeated for a moment.
     `reader`: of what the core sends, in which a call that waits for the only answer due takes its turn.
     `parse`: answers are messages, for traces that look into them; otherwise bytes as the core made them.
+    `digests`: answers have their columns' digest, for callers that compare it.
     """
 
     def __init__(
@@ -72,10 +73,12 @@ class Link:
         *,
         refusals: Refusals | None = None,
         parse: bool = False,
+        digests: bool = True,
     ) -> None:
         self.reader = reader
         self._channel = channel
         self.parse = parse
+        self._digests = digests
         self._refusals = refusals
         self._memory = memory
         self._places = Places(memory.size)
@@ -101,13 +104,14 @@ class Link:
         place = self._places.take(sum(sizes), patient, deadline)
         number = next(self._ids)
         # Where some lie in a client's memory, which is not mapped here, the digest is the core's to take.
-        digest = None if shared_columns(request.message) else RequestDigest(KINDS[rpc], request)
+        for_core = self._digests and bool(shared_columns(request.message))
+        digest = RequestDigest(KINDS[rpc], request) if self._digests and not for_core else None
         sent = _Sent(self, number, place, asked, digest)
         try:
             spans = self._write(request, place[0])
             message = request.message.SerializeToString()
             begin, end = place
-            call = Call(number, rpc, message, spans, begin, end - begin, deadline, caller, digest is not None)
+            call = Call(number, rpc, message, spans, begin, end - begin, deadline, caller, not for_core)
             with self._lock:
                 self._sent[number] = sent
             self.send(call)
