@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,12 @@ class Calls:
     starts: np.ndarray
     seconds: np.ndarray
     outcomes: np.ndarray
+    queued: np.ndarray  # of the seconds those that the daemon had them wait for a device
+    on_device: np.ndarray
 
-    def quantile(self, q: float, outcome: int) -> float:
+    def quantile(self, q: float, outcome: int, what: str = "seconds") -> float:
         """Seconds of the calls that came to `outcome`; 0 where none did."""
-        chosen = self.seconds[self.outcomes == outcome]
+        chosen = getattr(self, what)[self.outcomes == outcome]
         return float(np.quantile(chosen, q)) if chosen.size else 0.0
 
     def count(self, outcome: int) -> int:
@@ -99,7 +101,7 @@ class Client:
             self.share(settings["memory"])
         options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         self.stub = rpc.VerifierStub(grpc.insecure_channel(settings["address"], options))
-        self.rows: list[tuple[float, float, int]] = []
+        self.rows: list[tuple[float, float, int, float, float]] = []
         self.problems: list[str] = []
 
     def share(self, address: str) -> None:
@@ -128,7 +130,7 @@ class Client:
         else:
             with ThreadPoolExecutor(self.settings["threads"]) as pool:
                 self.send_and_wait(pool)
-        rows = np.array(self.rows).reshape(-1, 3)
+        rows = np.array(self.rows).reshape(-1, 5)
         np.save(self.settings["path"], rows)
         print(json.dumps(self.problems[:3]), flush=True)
 
@@ -179,13 +181,16 @@ class Client:
 
     def note(self, number: int, begun: float, result: Callable[[], pb.VerifyResponse]) -> None:
         """Takes down what a call came to."""
+        queued = on_device = 0.0
         try:
-            outcome = judge(self.samples[number % len(self.samples)], result())
+            answer = result()
+            outcome = judge(self.samples[number % len(self.samples)], answer)
+            queued, on_device = answer.timings.queue_ns / 1e9, answer.timings.device_ns / 1e9
         except grpc.RpcError as error:
             outcome = failure(error)
             if outcome is LOST:
                 self.problems.append(f"{error.code().name}: {error.details()}")
-        self.rows.append((begun, time.monotonic() - begun, outcome))
+        self.rows.append((begun, time.monotonic() - begun, outcome, queued, on_device))
 
 
 def failure(error: grpc.RpcError) -> int:
@@ -246,7 +251,7 @@ class Clients:
             for problem in json.loads(told):
                 print(f"  {problem}")
             rows = np.load(settings["path"])
-            found.append(Calls(rows[:, 0], rows[:, 1], rows[:, 2].astype(int)))
+            found.append(Calls(rows[:, 0], rows[:, 1], rows[:, 2].astype(int), rows[:, 3], rows[:, 4]))
         return found
 
 
@@ -257,7 +262,7 @@ def memory_of(folder: Path) -> str:
 
 def together(calls: list[Calls]) -> Calls:
     """The calls of several clients."""
-    return Calls(*(np.concatenate([getattr(c, n) for c in calls]) for n in ("starts", "seconds", "outcomes")))
+    return Calls(*(np.concatenate([getattr(c, each.name) for c in calls]) for each in fields(Calls)))
 
 
 class Watch(threading.Thread):
@@ -356,6 +361,12 @@ def conclude(
         "consensus_p99_alone_s": alone.quantile(0.99, RIGHT),
         "consensus_p99_s": urgent.quantile(0.99, RIGHT),
         "consensus_times": urgent.quantile(0.99, RIGHT) / alone.quantile(0.99, RIGHT),
+        **{
+            f"consensus_{part}_p{q}{when}_s": calls.quantile(q / 100, RIGHT, part)
+            for when, calls in (("_alone", alone), ("", urgent))
+            for part in ("seconds", "queued", "on_device")
+            for q in (50, 90, 99)
+        },
         "memory_spread": float(flat),
         "memory_bytes": int(np.median(steady)),
         **{f"{name}_calls": rest.count(outcome) for outcome, name in enumerate(OUTCOMES)},
