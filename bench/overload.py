@@ -61,6 +61,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--times", type=float, default=4.0, help="the offered load, in peaks")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--processes", type=int, default=2, help="clients that send without waiting")
+    parser.add_argument(
+        "--connections", type=int, default=8, help="of each client: the kernel deals them out to front ends blindly"
+    )
     parser.add_argument("--queue-s", type=float, default=2.0, help="scheduling.queue_s of the daemon")
     parser.add_argument("--shared-memory", action="store_true", help="columns lie in the clients' memory")
     parser.add_argument("--set", action="append", default=[], help="another setting of the daemon")
@@ -100,7 +103,8 @@ class Client:
         if settings["memory"]:
             self.share(settings["memory"])
         options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
-        self.stub = rpc.VerifierStub(grpc.insecure_channel(settings["address"], options))
+        channels = [grpc.insecure_channel(settings["address"], options) for _ in range(settings["connections"])]
+        self.stubs = [rpc.VerifierStub(channel) for channel in channels]
         self.rows: list[tuple[float, float, int, float, float]] = []
         self.problems: list[str] = []
 
@@ -119,7 +123,8 @@ class Client:
 
     def run(self) -> None:
         """Warms the channel, says so, waits for the word, sends, and prints what came of it."""
-        self.call(0)
+        for number in range(len(self.stubs)):
+            self.call(number)
         self.rows.clear()
         keep_what_is_there()  # a full collection here is no time of the daemon's
         print("ready", flush=True)
@@ -143,7 +148,7 @@ class Client:
             if delay > 0:
                 time.sleep(delay)
             sent = time.monotonic()
-            going = self.stub.Verify.future(self.request(number), timeout=60.0)
+            going = self.stub(number).Verify.future(self.request(number), timeout=60.0)
 
             def done(call: Any, number: int = number, sent: float = sent) -> None:
                 self.note(number, sent, call.result)
@@ -166,6 +171,10 @@ class Client:
 
         list(pool.map(work, range(self.settings["threads"])))
 
+    def stub(self, number: int) -> rpc.VerifierStub:
+        """Calls take the connections in turn."""
+        return self.stubs[number % len(self.stubs)]
+
     def request(self, number: int) -> pb.VerifyRequest:
         """The request of that number."""
         request = pb.VerifyRequest()
@@ -177,7 +186,7 @@ class Client:
         """One request, judged."""
         request = self.request(number)
         begun = time.monotonic()
-        self.note(number, begun, lambda: self.stub.Verify(request, timeout=60.0))
+        self.note(number, begun, lambda: self.stub(number).Verify(request, timeout=60.0))
 
     def note(self, number: int, begun: float, result: Callable[[], pb.VerifyResponse]) -> None:
         """Takes down what a call came to."""
@@ -226,6 +235,7 @@ class Clients:
                 "rate": 0.0,
                 "pause_s": 0.0,
                 "threads": 4,
+                "connections": options.connections,
                 "path": str(folder / f"calls-{time.monotonic_ns()}.npy"),
                 **group,
             }
@@ -298,6 +308,7 @@ def main() -> None:
         "items": options.consensus_items,
         "priority": int(pb.PRIORITY_CONSENSUS),
         "threads": 1,
+        "connections": 1,
         "pause_s": 0.1,
     }
     with tempfile.TemporaryDirectory() as name:

@@ -79,6 +79,7 @@ class Running:
     future: Future[list[BatchResult]]
     instance_id: int
     deadline: float | None
+    urgent: bool = False
 
 
 @dataclass(eq=False)
@@ -90,12 +91,13 @@ class HandDevice:
     slots: int = 4
     state: WorkerState = WorkerState.UP
     fits_bytes: int = 1 << 40
+    unified: bool = True
     running: list[Running] = field(default_factory=list)
     given: list[list[int]] = field(default_factory=list)  # items of each launch's parts
 
     @property
     def device(self) -> DeviceInfo:
-        return DeviceInfo(self.name, self.kind, self.name, "t", 1, 1, "1", True, True)
+        return DeviceInfo(self.name, self.kind, self.name, "t", 1, 1, "1", self.unified, True)
 
     def room(self) -> int:
         return self.slots - len(self.running) if self.state is WorkerState.UP else 0
@@ -103,8 +105,8 @@ class HandDevice:
     def fits(self, items: int, nbytes: int, output_bytes: int = 0) -> bool:
         return items * (2 + output_bytes) + nbytes <= self.fits_bytes
 
-    def run(self, instance_id, operation, key, parts, deadline):  # type: ignore[no-untyped-def]
-        running = Running(list(parts), Future(), instance_id, deadline)
+    def run(self, instance_id, operation, key, parts, deadline, *, urgent=False):  # type: ignore[no-untyped-def]
+        running = Running(list(parts), Future(), instance_id, deadline, urgent)
         if self.state is not WorkerState.UP:
             running.future.set_exception(BackendError("down", sticky=True))
             return running.future

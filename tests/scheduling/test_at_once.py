@@ -23,9 +23,9 @@ class Told(HandDevice):
 
     threads: list[str] = field(default_factory=list)
 
-    def run(self, *arguments):  # type: ignore[no-untyped-def]
+    def run(self, *arguments, **how):  # type: ignore[no-untyped-def]
         self.threads.append(threading.current_thread().name)
-        return super().run(*arguments)
+        return super().run(*arguments, **how)
 
 
 @pytest.fixture
@@ -99,8 +99,8 @@ def test_what_is_not_served_is_told_through_the_future(device):
 class ReadByCallers(Told):
     """Answers whoever waits, in the waiting thread."""
 
-    def run(self, *arguments):  # type: ignore[no-untyped-def]
-        super().run(*arguments)
+    def run(self, *arguments, **how):  # type: ignore[no-untyped-def]
+        super().run(*arguments, **how)
         future: Attended[list[BatchResult]] = Attended()
         future.attend = lambda *_: self.finish()
         self.running[-1].future = future

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -16,7 +17,7 @@ from verifier.drivers import open_driver
 from verifier.drivers.build import host_target
 from verifier.drivers.fake import Fault
 from verifier.workers import _child
-from verifier.workers._child import Child
+from verifier.workers._child import Child, Finisher
 from verifier.workers._mapped import MappedRegions
 from verifier.workers._messages import Late, Order, UnmapRegion
 
@@ -81,10 +82,19 @@ def test_with_few_cores_nobody_looks(begin, monkeypatch):
     bench.finish(submitted, [BATCH])
 
 
-def test_what_follows_one_that_is_not_finished_keeps_its_place(begin):
-    child, _, _ = begin(0.0)
-    assert child._is_done_soon(Late(1))
-    child._handed_on += 1
-    assert not child._is_done_soon(Late(2))
-    child._finished += 1
-    assert child._is_done_soon(Late(2))
+def test_what_follows_one_that_is_not_finished_keeps_its_place():
+    going_on, answered = threading.Event(), []
+
+    def answer(taken: Late) -> None:
+        going_on.wait(LONG_S)
+        answered.append(taken.ticket)
+
+    finisher = Finisher("finish", lambda: None, answer)
+    assert finisher.idle
+    finisher.give(Late(1))
+    finisher.give(Late(2))
+    assert not finisher.idle
+    going_on.set()
+    finisher.close()
+    assert finisher.idle
+    assert answered == [1, 2]

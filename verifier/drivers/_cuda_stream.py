@@ -63,11 +63,13 @@ class CudaStream:
 
     noun = "stream"
 
-    def __init__(self, driver: CudaDriver) -> None:
+    def __init__(self, driver: CudaDriver, *, urgent: bool = False) -> None:
         self._driver = driver
         self._api = driver.api
         flags = self._api.CUstream_flags.CU_STREAM_NON_BLOCKING
-        self._handle: Any = driver.check("stream", self._api.cuStreamCreate(flags))
+        least, greatest = driver.check("stream priorities", self._api.cuCtxGetStreamPriorityRange())
+        call = self._api.cuStreamCreateWithPriority(flags, greatest if urgent else least)
+        self._handle: Any = driver.check("stream", call)
         # A kernel's only argument: where the structure is that is copied as it is launched.
         self._parameters = (ctypes.c_void_p * 1)()
         self._parameters_at = ctypes.addressof(self._parameters)

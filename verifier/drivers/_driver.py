@@ -144,9 +144,10 @@ class Driver(Protocol):
     def register(self, array: Bytes) -> Buffer:
         """Page-locks memory that exists, such as a shared-memory slot. `close` unlocks it."""
 
-    def stream(self, *, inline: bool = False) -> Stream:
+    def stream(self, *, inline: bool = False, urgent: bool = False) -> Stream:
         """A new stream. `inline`: where the device is the CPU its work is done before a call returns, which spares
-        small batches a change of threads; elsewhere it changes nothing."""
+        small batches a change of threads; elsewhere it changes nothing. `urgent`: a GPU gives its kernels the
+        multiprocessors that become free, before those of other streams."""
 
     def memory_free_bytes(self) -> int: ...
     def synchronize(self) -> None:

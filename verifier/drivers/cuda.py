@@ -135,10 +135,15 @@ class CudaDriver:
 
         return CudaBuffer(self, self._mapped(host, free), array.nbytes, array, free)
 
-    def stream(self, *, inline: bool = False) -> CudaStream:  # noqa: ARG002 - for devices that are the CPU
+    def stream(
+        self,
+        *,
+        inline: bool = False,  # noqa: ARG002 - for devices that are the CPU
+        urgent: bool = False,
+    ) -> CudaStream:
         """A new stream."""
         self.use()
-        return CudaStream(self)
+        return CudaStream(self, urgent=urgent)
 
     def memory_free_bytes(self) -> int:
         """Memory of the device that is free, whoever uses the rest."""

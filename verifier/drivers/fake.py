@@ -96,10 +96,10 @@ class FakeDriver(HostDriver):
         self._call("register")
         return super().register(array)
 
-    def stream(self, *, inline: bool = False) -> HostStream:
+    def stream(self, *, inline: bool = False, urgent: bool = False) -> HostStream:
         """As the CPU's."""
         self._call("stream")
-        return super().stream(inline=inline)
+        return super().stream(inline=inline, urgent=urgent)
 
     def memory_free_bytes(self) -> int:
         """Memory that is not allocated."""

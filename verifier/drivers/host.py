@@ -114,7 +114,7 @@ class HostDriver:
         check_contiguous("array", array)
         return HostBuffer(self, array)
 
-    def stream(self, *, inline: bool = False) -> HostStream:
+    def stream(self, *, inline: bool = False, urgent: bool = False) -> HostStream:  # noqa: ARG002 - all are alike
         """A new stream."""
         self._check_open()
         return HostStream(self, inline=inline)

@@ -76,6 +76,7 @@ class _KeyQueue:
     heap: list[tuple[int, float, int, Work]] = field(default_factory=list)
     closed: int = 0  # entries whose work was answered, cancelled or expired meanwhile
     items: int = 0
+    urgent_items: int = 0  # of these
     oldest: float = 0.0  # when the first of those that wait now was accepted
 
     def head(self) -> Work | None:
@@ -83,6 +84,12 @@ class _KeyQueue:
             heapq.heappop(self.heap)
             self.closed -= 1
         return self.heap[0][3] if self.heap else None
+
+    def count(self, work: Work, items: int) -> None:
+        """Counts items of a request in, or out where they are fewer than 0."""
+        self.items += items
+        if work.urgent:
+            self.urgent_items += items
 
     def drop_closed(self) -> None:
         """Lets go of closed work once it is most of the heap: its columns must not outlive its answer for long."""
@@ -155,7 +162,7 @@ class Backlog:
         queue = self._queues.setdefault(work.batch.key, _KeyQueue())
         if not queue.items:
             queue.oldest = work.accepted
-        queue.items += work.waiting
+        queue.count(work, work.waiting)
         heapq.heappush(queue.heap, (work.priority, work.tag, next(self._sequence), work))
 
     def drop(self, work: Work) -> None:
@@ -166,7 +173,7 @@ class Backlog:
         if work.waiting:
             queue = self._queues[work.batch.key]
             queue.closed += 1
-            queue.items -= work.waiting
+            queue.count(work, -work.waiting)
             queue.drop_closed()
             self._forget_empty(work.batch.key, queue)
 
@@ -188,12 +195,14 @@ class Backlog:
             del self._queues[key]
 
     def heads(self, now: float) -> Iterator[tuple[Work, int]]:
-        """For each key that is due: its first request and the items that wait with it, the most urgent key first."""
+        """For each key that is due: its first request and the items that wait with it, with an urgent one those that
+        are urgent, too; the most urgent key first."""
         ready = []
         for queue in self._queues.values():
             head = queue.head()
             if head is not None and self._due_at(queue) <= now:
-                ready.append((head.priority, head.tag, head.accepted, next(self._sequence), head, queue.items))
+                items = queue.urgent_items if head.urgent else queue.items
+                ready.append((head.priority, head.tag, head.accepted, next(self._sequence), head, items))
         for *_, head, items in sorted(ready, key=lambda entry: entry[:4]):
             yield head, items
 
@@ -211,13 +220,15 @@ class Backlog:
     ) -> list[Piece]:
         """Takes pieces of one key in order, up to all bounds, cutting the last one.
 
-        Requests that are not accepted are left for a later batch. The first piece has an item at least.
+        Requests that are not accepted are left for a later batch, and behind urgent ones those that are not urgent.
+        The first piece has an item at least.
         """
         queue = self._queues[key]
+        first = queue.head()
         pieces: list[Piece] = []
         skipped = []
         items, nbytes, taken_units = 0, 0, 0
-        while (work := queue.head()) is not None:
+        while first is not None and (work := queue.head()) is not None and work.urgent == first.urgent:
             entry = heapq.heappop(queue.heap)
             if not accepts(work):
                 skipped.append(entry)
@@ -235,7 +246,7 @@ class Backlog:
             pieces.append(piece)
             work.taken += count
             work.open_pieces += 1
-            queue.items -= count
+            queue.count(work, -count)
             items += count
             nbytes += piece_bytes
             taken_units += units(count, piece_bytes)

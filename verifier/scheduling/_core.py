@@ -125,16 +125,21 @@ class Core:
         self._looked = now
         self._expire(now)
         launch = self._retry(now)
-        if launch is not None or not any(self._devices.has_room(state, now) for state in self._devices):
+        if launch is not None or not self._any_room(now, urgent=True):
             return launch
         given_up = -1
         while given_up != len(self.outcomes):  # what was given up had others behind it
             given_up = len(self.outcomes)
             for work, waiting in list(self.backlog.heads(now)):
+                if not work.urgent and not self._any_room(now):
+                    break
                 launch = self._begin(work, waiting, now)
                 if launch is not None:
                     return launch
         return None
+
+    def _any_room(self, now: float, *, urgent: bool = False) -> bool:
+        return any(self._devices.has_room(state, now, urgent=urgent) for state in self._devices)
 
     def next_time(self) -> float:
         """When `next_launch` is worth another look though nothing has happened; infinity where never."""
@@ -172,15 +177,19 @@ class Core:
             return None
         key = work.batch.key
         total = units(waiting, work.batch.nbytes * waiting // work.batch.items)
-        loads = [Load(state.device.device, state.busy_s(now)) for state in states]
+        loads = [Load(state.device.device, self._ahead_s(state, work, now)) for state in states]
         for share in self.router.shares(key, total, loads):
             state = self._devices[share.device_id]
-            if self._devices.has_room(state, now):
+            if self._devices.has_room(state, now, urgent=work.urgent):
                 most = self._most_units(state, key)
                 items = -(-waiting * min(share.units, most) // total)
                 pieces = self._take(work, instance, state.device, items, most)
                 return self._launch(state, work.lease, pieces, now)
         return None
+
+    def _ahead_s(self, state: DeviceState, work: Work, now: float) -> float:
+        """Seconds of work that a launch waits for there."""
+        return 0.0 if work.urgent and not state.device.device.unified else state.busy_s(now)
 
     def _most_units(self, state: DeviceState, key: BatchKey) -> int:
         """Units of one launch: whoever is more urgent waits for it to end."""
@@ -247,11 +256,12 @@ class Core:
             state.in_flight[0].begun = now
         if not isinstance(outcome, BaseException):
             # The device counts from where it was given the launch, and so in what was in front. Behind others it is
-            # what came on top that tells how fast the device is.
+            # what came on top that tells how fast the device is; and nothing does of what has overtaken them.
             seconds = now - launch.begun
             if not launch.alone:
                 seconds = min(seconds, outcome[0].timings.device_ns / 1e9)
-            self.router.observe(launch.device.device, launch.key, launch.units, seconds)
+            if launch.alone or not launch.urgent:
+                self.router.observe(launch.device.device, launch.key, launch.units, seconds)
             for piece, result in zip(launch.pieces, outcome, strict=True):
                 result.served_by = launch.lease.instance.label
                 self._put(piece, result)

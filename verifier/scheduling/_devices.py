@@ -33,6 +33,11 @@ class Launch:
     failed_on: frozenset[str] = frozenset()
 
     @property
+    def urgent(self) -> bool:
+        """Whether it overtakes others. What is urgent shares a launch with nothing else."""
+        return self.pieces[0].work.urgent
+
+    @property
     def items(self) -> int:
         """Items of all pieces."""
         return sum(piece.items for piece in self.pieces)
@@ -86,11 +91,13 @@ class Devices:
             if device.state is WorkerState.UP and device.device.id in self._states
         ]
 
-    def has_room(self, state: DeviceState, now: float) -> bool:
-        """Whether a launch would begin there soon: what is handed over cannot be overtaken any more."""
-        if len(state.in_flight) >= self._launches or state.reserved:
+    def has_room(self, state: DeviceState, now: float, *, urgent: bool = False) -> bool:
+        """Whether a launch would begin there soon: what is handed over cannot be overtaken any more, but by one
+        `urgent` launch where the device can do several at a time."""
+        overtakes = urgent and not state.device.device.unified
+        if len(state.in_flight) >= self._launches + overtakes or state.reserved:
             return False
-        if state.busy_s(now) > self._ahead_s * _TOLERANCE:
+        if state.busy_s(now) > self._ahead_s * _TOLERANCE and not overtakes:
             return False
         if state.in_flight and state.in_flight[0].isolated:
             return False

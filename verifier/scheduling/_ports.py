@@ -43,8 +43,16 @@ class Device(Protocol):
 
     def fits(self, items: int, nbytes: int, output_bytes: int = 0) -> bool: ...
     def run(
-        self, instance_id: int, operation: int, key: BatchKey, parts: Sequence[Batch], deadline: float | None
-    ) -> Future[list[BatchResult]]: ...
+        self,
+        instance_id: int,
+        operation: int,
+        key: BatchKey,
+        parts: Sequence[Batch],
+        deadline: float | None,
+        *,
+        urgent: bool = False,
+    ) -> Future[list[BatchResult]]:
+        """An `urgent` batch overtakes the others where the device can do several at a time."""
 
 
 class Lease(Protocol):

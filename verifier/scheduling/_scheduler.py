@@ -1,8 +1,8 @@
 """The scheduler: threads and futures around `Core`.
 
-A batch that finds nothing waiting in front of it is handed over by the thread that submits it, if it is small. All
-else is handed over by one thread a device, so that writing a batch into one device's slots never delays another's.
-The lock is held while deciding, never while copying, waiting or calling back.
+A batch that finds nothing waiting in front of it, or is urgent, is handed over by the thread that submits it, if it
+is small. All else is handed over by one thread a device, so that writing a batch into one device's slots never delays
+another's. The lock is held while deciding, never while copying, waiting or calling back.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Scheduler:
             if self._draining:
                 raise StoppingError("the daemon is stopping")
             try:
-                at_once = not self._core.waits and self._may_begin(batch)
+                at_once = (work.urgent or not self._core.waits) and self._may_begin(batch)
                 self._core.admit(work)
             except CapacityError:
                 self._metrics.rejected(batch.key.plugin, "queue_full")
@@ -158,7 +158,9 @@ class Scheduler:
         lease = launch.lease
         try:
             parts = [piece.batch() for piece in launch.pieces]
-            future = launch.device.run(lease.instance.id, lease.operation_index, launch.key, parts, launch.deadline)
+            future = launch.device.run(
+                lease.instance.id, lease.operation_index, launch.key, parts, launch.deadline, urgent=launch.urgent
+            )
         except Exception as error:
             future = Future()
             future.set_exception(error)

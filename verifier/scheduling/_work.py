@@ -80,6 +80,11 @@ class Work:
     _devices: set[str] = field(default_factory=set)
 
     @property
+    def urgent(self) -> bool:
+        """Whether it overtakes what is not."""
+        return self.priority is Priority.CONSENSUS
+
+    @property
     def waiting(self) -> int:
         """Items that no device has yet."""
         return self.batch.items - self.taken

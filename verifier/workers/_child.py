@@ -1,11 +1,11 @@
 """The child: it owns one device and runs what the parent puts into the slots.
 
-Three threads: this process's first takes batches and submits them, a second finishes them in order, a third loads
-and unloads plugins and notices the parent's end. The first does the finishing too where the device works in place,
-and of a batch that is done soon while no other comes: that spares small batches a change of threads. It looks for the
-end of such a batch, and for a moment for the next batch, without giving up its core, where there are enough of them:
-in a virtual machine waking a core that sleeps may take longer than verifying a signature does. It gives way to others
-that the kernel has put on its core: one of them may be whom it waits for.
+Its first thread takes batches and submits them, a second finishes them in order, a third the urgent ones, and a
+fourth loads and unloads plugins and notices the parent's end. The first does the finishing too where the device works
+in place, and of a batch that is done soon while no other comes: that spares small batches a change of threads. It
+looks for the end of such a batch, and for a moment for the next batch, without giving up its core, where there are
+enough of them: in a virtual machine waking a core that sleeps may take longer than verifying a signature does. It
+gives way to others that the kernel has put on its core: one of them may be whom it waits for.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
@@ -57,6 +58,42 @@ _WATCHED_S = 2e-3  # the end of a batch is looked for so long; then a thread wai
 _LINGER_S = 500e-6  # and the next batch so long: a caller with one after the other takes some 300 us to send it
 
 
+_Taken = Submitted | Failed | Late
+
+
+class Finisher:
+    """A thread that answers what it is given, in order."""
+
+    def __init__(self, name: str, begin: Callable[[], None], answer: Callable[[_Taken], None]) -> None:
+        """`begin` is called in the thread, first."""
+        self._begin, self._answer = begin, answer
+        self._queue: queue.SimpleQueue[_Taken | None] = queue.SimpleQueue()
+        self._given = self._done = 0  # each counted by one thread
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has nothing to do."""
+        return self._given == self._done
+
+    def give(self, taken: _Taken) -> None:
+        """What is to be answered behind all that it has."""
+        self._given += 1
+        self._queue.put(taken)
+
+    def close(self) -> None:
+        """Waits until everything is answered."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._begin()
+        while (taken := self._queue.get()) is not None:
+            self._answer(taken)
+            self._done += 1
+
+
 class Child:
     """One device and its loaded instances."""
 
@@ -74,8 +111,7 @@ class Child:
         self._control = control
         self._batches = batches
         self._instances: dict[int, Instance] = {}
-        self._submitted: queue.SimpleQueue[Submitted | Failed | Late | None] = queue.SimpleQueue()
-        self._handed_on = self._finished = 0  # to the second thread, and by it
+        self._answering = threading.Lock()  # one message at a time
         self._orders = select.poll()
         self._orders.register(batches.connection, select.POLLIN)
         self._watched_s, self._linger_s = (_WATCHED_S, _LINGER_S) if may_look() else (0.0, 0.0)
@@ -87,24 +123,20 @@ class Child:
             while (job := self._next_job()) is not None:
                 self._answer(self._submit(job))
         else:
-            finisher = threading.Thread(target=self._finish_all, name="finish")
-            finisher.start()
+            finishers = [Finisher(name, self._driver.attach, self._answer) for name in ("finish", "finish urgent")]
             while (job := self._next_job()) is not None:
-                submitted = self._submit(job)
-                if self._is_done_soon(submitted):
+                submitted, finisher = self._submit(job), finishers[job.urgent]
+                if finisher.idle and self._is_done_soon(submitted):
                     self._answer(submitted)
                 else:
-                    self._handed_on += 1
-                    self._submitted.put(submitted)
-            self._submitted.put(None)
-            finisher.join()
+                    finisher.give(submitted)
+            for finisher in finishers:
+                finisher.close()
         for instance in self._instances.values():
             instance.close()
 
-    def _is_done_soon(self, submitted: Submitted | Failed | Late) -> bool:
-        """Looks for the end of a batch, unless others are in front of it or come."""
-        if self._handed_on != self._finished:
-            return False
+    def _is_done_soon(self, submitted: _Taken) -> bool:
+        """Looks for the end of a batch, unless others come."""
         if not isinstance(submitted, Submitted):
             return True
         end = time.perf_counter() + self._watched_s
@@ -143,7 +175,7 @@ class Child:
                 raise
             _log.warning("%s", error)  # batches that need it fail, and say so
 
-    def _submit(self, job: Job) -> Submitted | Failed | Late:
+    def _submit(self, job: Job) -> _Taken:
         if job.deadline is not None and time.monotonic() > job.deadline:
             return Late(job.ticket)
         try:
@@ -154,7 +186,7 @@ class Child:
         except Exception as error:
             return Failed(job.ticket, Problem.of(error))
 
-    def _answer(self, submitted: Submitted | Failed | Late) -> None:
+    def _answer(self, submitted: _Taken) -> None:
         answer: Answer
         if isinstance(submitted, Submitted):
             try:
@@ -164,13 +196,8 @@ class Child:
                 answer = Failed(submitted.job.ticket, Problem.of(error))
         else:
             answer = submitted
-        self._batches.send(answer)
-
-    def _finish_all(self) -> None:
-        self._driver.attach()
-        while (submitted := self._submitted.get()) is not None:
-            self._answer(submitted)
-            self._finished += 1
+        with self._answering:
+            self._batches.send(answer)
 
     def _serve_control(self) -> None:
         self._driver.attach()

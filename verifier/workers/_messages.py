@@ -121,6 +121,7 @@ class Job(msgspec.Struct, tag=1, array_like=True, frozen=True):
     layout: Layout
     secret: bool = False  # copies of the inputs are overwritten after use
     borrowed: tuple[Borrowed, ...] = ()  # what is to be read in regions, in rising order
+    urgent: bool = False  # overtakes others on a device with streams
 
 
 class MapRegion(msgspec.Struct, tag=2, array_like=True, frozen=True):

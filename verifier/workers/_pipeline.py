@@ -2,6 +2,7 @@
 
 `submit` puts a batch's work on the streams and returns; `finish` waits for it and reads its bitmaps. They may run in
 two threads, batches passing both in the same order, so that the next batch's copies overlap this one's kernels.
+Urgent batches have a stream of their own, which the device prefers, and may be finished by a third thread.
 Nothing of a batch is read before its last event is reached without an error.
 """
 
@@ -105,11 +106,13 @@ class Pipeline:
         )
         self._unified = driver.info.unified
         self._streams = [PipelineStream(driver) for _ in range(1 if self._unified else options.streams)]
+        self._urgent = self._streams[0] if self._unified else PipelineStream(driver, urgent=True)
         # Behind all streams of a batch: it waits, so that none of them does and the next batch's chunks need not.
         self._last = driver.stream(inline=self._unified)
         self._turn = 0
         # Each counted by one thread: batches on the device are the difference.
-        self._submitted = self._finished = 0
+        self._submitted = 0
+        self._finished = [0, 0]  # of them the urgent ones second
         self._bitmaps = Bitmaps(driver, slots, options.bitmap_memory)
         self._whole = [GrowingBuffer(driver) for _ in slots]
 
@@ -132,8 +135,7 @@ class Pipeline:
             work = self._begin(instance, operation, job, batch, sizes)
             begin = 0
             for items in sizes:
-                target = self._streams[self._turn]
-                self._turn = (self._turn + 1) % len(self._streams)
+                target = self._urgent if job.urgent else self._next_stream()
                 used[id(target)] = target
                 if start is None:
                     start = target.stream.record()
@@ -176,7 +178,7 @@ class Pipeline:
         except BackendError as error:
             raise BackendError(str(error), sticky=True) from error
         finally:
-            self._finished += 1
+            self._finished[submitted.job.urgent] += 1
         for event in (submitted.start, *submitted.ends, *_events(submitted.marks)):
             event.close()
         self._bitmaps.read(submitted.job)
@@ -184,19 +186,24 @@ class Pipeline:
 
     def close(self) -> None:
         """Frees streams and memory. No batch may be in flight."""
-        for target in self._streams:
+        for target in {*self._streams, self._urgent}:
             target.close()
         self._last.close()
         self._bitmaps.close()
         for memory in self._whole:
             memory.close()
 
+    def _next_stream(self) -> PipelineStream:
+        target = self._streams[self._turn]
+        self._turn = (self._turn + 1) % len(self._streams)
+        return target
+
     def _sizes(self, operation: LoadedOperation, job: Job) -> list[int]:
         items = job.layout.items
         if self._unified:
             size = self._options.unified_chunk_items // 32 * 32
             return [min(size, items - begin) for begin in range(0, items, size)]
-        return chunk_sizes(_measures(operation, job), self._bounds, idle=self._submitted == self._finished)
+        return chunk_sizes(_measures(operation, job), self._bounds, idle=self._submitted == sum(self._finished))
 
     def _begin(
         self, instance: Instance, operation: LoadedOperation, job: Job, batch: BatchStruct, sizes: Sequence[int]

@@ -152,6 +152,8 @@ class Process:
         parts: Sequence[Batch],
         layout: Layout,
         deadline: float | None,
+        *,
+        urgent: bool = False,
     ) -> Future[list[BatchResult]]:
         """Sends a batch. Raises BackendError, DeadlineError where it could not be sent."""
         slot = self._take_slot(deadline)
@@ -176,6 +178,7 @@ class Process:
                     layout,
                     bool(places),
                     borrowed,
+                    urgent,
                 )
                 flight = _Flight(job, [part.items for part in parts], places)
                 flight.future.set_running_or_notify_cancel()
@@ -346,9 +349,11 @@ class Process:
             )
         wipe(self._slots[slot], flight.secrets)
         with self._changed:
+            head = next(iter(self._flights), None)
             if self._flights.pop(answer.ticket, None) is None:
                 return
-            self._head_since = time.monotonic()
+            if answer.ticket == head:  # what was overtaken has not begun again
+                self._head_since = time.monotonic()
             self._free.append(slot)
             self._changed.notify_all()
         self._on_room()

@@ -49,8 +49,8 @@ class GrowingBuffer:
 class PipelineStream:
     """A stream with the memory of the chunk that runs on it. The next chunk waits for the stream, not for us."""
 
-    def __init__(self, driver: Driver) -> None:
-        self.stream: Stream = driver.stream(inline=driver.info.unified)
+    def __init__(self, driver: Driver, *, urgent: bool = False) -> None:
+        self.stream: Stream = driver.stream(inline=driver.info.unified, urgent=urgent)
         self._columns = GrowingBuffer(driver)
         self._item_scratch = GrowingBuffer(driver)
         self._lane_scratch = GrowingBuffer(driver)

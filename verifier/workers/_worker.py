@@ -146,12 +146,15 @@ class Worker:
         key: BatchKey,
         parts: Sequence[Batch],
         deadline: float | None = None,
+        *,
+        urgent: bool = False,
     ) -> Future[list[BatchResult]]:
         """Runs `parts` as one batch; the results come one a part, in order.
 
-        Waits where there is no room. `deadline` is a time.monotonic(): a batch not begun by then fails with
-        DeadlineError. Everything that goes wrong is in the future: BackendError (`sticky`: run it elsewhere),
-        RequestError where it does not fit. `served_by` is left to the caller.
+        Waits where there is no room. An `urgent` one overtakes the others on a device with streams. `deadline` is a
+        time.monotonic(): a batch not begun by then fails with DeadlineError. Everything that goes wrong is in the
+        future: BackendError (`sticky`: run it elsewhere), RequestError where it does not fit. `served_by` is left to
+        the caller.
         """
         try:
             process = self._running()
@@ -167,7 +170,7 @@ class Worker:
             if layout.nbytes > self.options.slot_bytes:
                 raise RequestError("batch", f"takes {layout.nbytes} bytes, a slot has {self.options.slot_bytes}")
             if layout.items:
-                return process.run(instance_id, operation_index, key, parts, layout, deadline)
+                return process.run(instance_id, operation_index, key, parts, layout, deadline, urgent=urgent)
             return _done([BatchResult.undetermined(0) for _ in parts])
         except VerifierError as error:
             failed: Future[list[BatchResult]] = Future()

@@ -216,8 +216,13 @@ Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void* stre
     return OK;
 }
 
-Result cuStreamCreate(void** stream, unsigned flags) {
-    CURRENT(flags == 1);
+Result cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+    CURRENT(1);
+    *least = 0, *greatest = -5;
+    return OK;
+}
+Result cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+    CURRENT(flags == 1 && (priority == 0 || priority == -5));
     *stream = malloc(1);
     return OK;
 }
