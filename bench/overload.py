@@ -331,8 +331,7 @@ def main() -> None:
             }
             groups = [{**consensus, "seconds": options.seconds}, *[sending] * options.processes]
             clients = Clients(options, folder, daemon.address, groups)
-            # Adding up a process's pages stops it while it maps memory: seldom enough that it is in no percentile.
-            watch = Watch(daemon.process.pid, 2.0)
+            watch = Watch(daemon.process.pid, 0.2)
             watch.start()
             urgent, *rest = clients.run()
             watch.ended.set()

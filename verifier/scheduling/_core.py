@@ -125,13 +125,16 @@ class Core:
         self._looked = now
         self._expire(now)
         launch = self._retry(now)
-        if launch is not None or not self._any_room(now, urgent=True):
+        if launch is not None:
             return launch
+        room = self._any_room(now)
+        if not room and not self._any_room(now, urgent=True):
+            return None
         given_up = -1
         while given_up != len(self.outcomes):  # what was given up had others behind it
             given_up = len(self.outcomes)
             for work, waiting in list(self.backlog.heads(now)):
-                if not work.urgent and not self._any_room(now):
+                if not room and not work.urgent:
                     break
                 launch = self._begin(work, waiting, now)
                 if launch is not None:

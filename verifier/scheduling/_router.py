@@ -102,6 +102,9 @@ class Router:
         Solves for the time at which all devices that take part finish together: with rates 1 / per_unit and
         delays busy + fixed, T = (units + sum(delay * rate)) / sum(rate) over the devices whose delay is below T.
         """
+        if len(loads) == 1:
+            (load,) = loads
+            return [Share(load.device.id, units, load.busy_s + self.cost(load.device, key).seconds(units))]
         models = sorted(
             (
                 (load.busy_s + cost.fixed, cost, load.device.id)

@@ -22,6 +22,7 @@ __all__ = ["Metrics", "MetricsServer"]
 
 _FIRST_MALFORMED = 16
 _MOST_PUT_OFF = 64  # counts
+_LONG_BITMAP = 2048  # bytes: from here on numpy counts faster
 _SECONDS = (25e-6, 1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 2, 5, 10)
 _ITEMS = tuple(float(1 << exponent) for exponent in range(0, 21, 2))
 
@@ -290,4 +291,6 @@ class Metrics:
 
 def _ones(bitmap: Bytes) -> int:
     """Bits that are set. Of short bitmaps in a fifth of the time that numpy takes."""
+    if bitmap.size > _LONG_BITMAP:
+        return int(np.bitwise_count(bitmap).sum(dtype=np.int64))
     return int.from_bytes(bitmap.tobytes(), "little").bit_count()

@@ -64,10 +64,17 @@ def read_results(
 
 def split_bitmap(bitmap: Bytes, parts: Sequence[int]) -> list[Bytes]:
     """Bitmaps of the parts; parts begin at any bit, and bits past a part's last item are 0."""
-    bits = np.unpackbits(bitmap, bitorder="little")
     pieces = []
     begin = 0
     for items in parts:
-        pieces.append(np.packbits(bits[begin : begin + items], bitorder="little"))
+        piece = bitmap[begin // 8 : bitmap_bytes(begin + items)]
+        if begin % 8:
+            bits = np.unpackbits(piece, bitorder="little")[begin % 8 :][:items]
+            piece = np.packbits(bits, bitorder="little")
+        else:  # as all but a cut request's end: bytes as they are
+            piece = piece.copy()
+            if items % 8:
+                piece[-1] &= (1 << items % 8) - 1
+        pieces.append(piece)
         begin += items
     return pieces
