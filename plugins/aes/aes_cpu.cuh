@@ -8,7 +8,7 @@
 typedef long long AesBlock __attribute__((vector_size(16)));
 
 #define WITH_AES __attribute__((target("aes,sse4.1")))
-// Four blocks a vector. The two compilers name the instructions differently.
+// Four blocks a vector, two where there is no AVX-512. The two compilers name the instructions differently.
 #if defined(__AVX512F__) && (!defined(__clang__) || __has_builtin(__builtin_ia32_aesenc512))
 #define WITH_WIDE_AES __attribute__((target("vaes,avx512f")))
 #if defined(__clang__)
@@ -17,6 +17,15 @@ typedef long long AesBlocks __attribute__((vector_size(64)));
 #else
 typedef char AesBlocks __attribute__((vector_size(64)));
 #define WIDE_AES(step, x, key) (AesBlocks) __builtin_ia32_v##step##_v64qi(x, key)
+#endif
+#elif defined(__AVX2__) && (!defined(__clang__) || __has_builtin(__builtin_ia32_aesenc256))
+#define WITH_WIDE_AES __attribute__((target("vaes,avx2")))
+#if defined(__clang__)
+typedef long long AesBlocks __attribute__((vector_size(32)));
+#define WIDE_AES(step, x, key) __builtin_ia32_##step##256(x, key)
+#else
+typedef char AesBlocks __attribute__((vector_size(32)));
+#define WIDE_AES(step, x, key) (AesBlocks) __builtin_ia32_v##step##_v32qi(x, key)
 #endif
 #endif
 
@@ -62,7 +71,10 @@ WITH_AES static void aes_run_stripe(const AesKeys& keys, u8* blocks) {
 }
 
 #if defined(WITH_WIDE_AES)
-// A stripe, eight vectors, through ROUNDS rounds. `wide` are the round keys, each four times; they stay in registers.
+// Eight vectors at once hide an instruction's latency: a stripe of AVX-512's, half of one of AVX2's.
+constexpr u32 AES_WIDE_BLOCKS = sizeof(AesBlocks) / 16, AES_WIDE_BYTES = 8 * sizeof(AesBlocks);
+
+// Eight vectors through ROUNDS rounds. `wide` are the round keys, each once a block.
 template <bool DECRYPT, u32 ROUNDS>
 WITH_WIDE_AES DEVICE void aes_wide_rounds(AesBlocks (&x)[8], const AesBlocks* wide) {
     FULL_UNROLL
@@ -91,10 +103,12 @@ WITH_WIDE_AES DEVICE void aes_wide(AesBlocks (&x)[8], const AesBlocks* wide, u32
 
 template <bool DECRYPT>
 WITH_WIDE_AES static void aes_run_wide(const AesBlocks* wide, u32 rounds, u8* blocks) {
-    AesBlocks x[8];
-    __builtin_memcpy(x, blocks, sizeof x);
-    aes_wide<DECRYPT>(x, wide, rounds);
-    __builtin_memcpy(blocks, x, sizeof x);
+    for (u32 at = 0; at < STRIPE_BLOCKS * 16; at += AES_WIDE_BYTES) {
+        AesBlocks x[8];
+        __builtin_memcpy(x, blocks + at, sizeof x);
+        aes_wide<DECRYPT>(x, wide, rounds);
+        __builtin_memcpy(blocks + at, x, sizeof x);
+    }
 }
 
 // A stripe of counter mode: the keystream never leaves the registers.
@@ -103,14 +117,16 @@ WITH_WIDE_AES static void aes_ctr_wide(const AesBlocks* wide, u32 rounds, const 
     FULL_UNROLL
     for (u32 i = 0; i < 8; i++) __builtin_prefetch(in + AHEAD + 64 * i), __builtin_prefetch(out + AHEAD + 64 * i, 1);
     alignas(64) u8 counters[STRIPE_BLOCKS * 16];
-    AesBlocks x[8], data[8];
     write_counters<16>(counters, counter);
-    __builtin_memcpy(x, counters, sizeof x);
-    aes_wide<false>(x, wide, rounds);
-    __builtin_memcpy(data, in, sizeof data);
-    FULL_UNROLL
-    for (u32 i = 0; i < 8; i++) x[i] ^= data[i];
-    __builtin_memcpy(out, x, sizeof x);
+    for (u32 at = 0; at < sizeof counters; at += AES_WIDE_BYTES) {
+        AesBlocks x[8], data[8];
+        __builtin_memcpy(x, counters + at, sizeof x);
+        aes_wide<false>(x, wide, rounds);
+        __builtin_memcpy(data, in + at, sizeof data);
+        FULL_UNROLL
+        for (u32 i = 0; i < 8; i++) x[i] ^= data[i];
+        __builtin_memcpy(out + at, x, sizeof x);
+    }
 }
 #endif
 
@@ -127,7 +143,7 @@ struct InstructionGroup {
         direct.open(batch);
 #if defined(WITH_WIDE_AES)
         for (u32 i = 0; i <= direct.keys.rounds; i++)
-            for (u32 j = 0; j < 4; j++) __builtin_memcpy((u8*)&wide[i] + 16 * j, direct.keys.word + 4 * i, 16);
+            for (u32 j = 0; j < AES_WIDE_BLOCKS; j++) __builtin_memcpy((u8*)&wide[i] + 16 * j, direct.keys.word + 4 * i, 16);
 #endif
     }
 
