@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections import Counter
@@ -15,13 +16,14 @@ import numpy.typing as npt
 
 from node_adapter.chain._libraries import by_library
 from node_adapter.chain._questions import Codes, Point, Question
-from node_adapter.client import Algorithm, AsyncVerifierClient, KeyEncoding, Scheme
-from node_adapter.errors import RefusedError
+from node_adapter.client import Algorithm, AsyncVerifierClient, KeyEncoding, Scheme, SharedMemory
+from node_adapter.errors import AdapterError, RefusedError
 from verifier.model import Code
 
 __all__ = ["Asked", "Engine", "Known", "Library", "Middleware"]
 
 _AT_ONCE = 16
+_ROOM_BYTES = 16 << 20  # for the columns of calls under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +79,28 @@ def _by_index(scheme: Scheme) -> Scheme:
 
 @dataclass(slots=True)
 class Middleware:
-    """A daemon, over a connection of this node's own. What it cannot decide in time stays undecided."""
+    """A daemon, over a connection of this node's own. What it cannot decide in time stays undecided.
+
+    `memory` is what the client has for its columns, where both are on one host.
+    """
 
     client: AsyncVerifierClient
+    memory: SharedMemory | None = None
     timeout_s: float = 30.0
     asked: list[Asked] = field(default_factory=list)
     served: Counter[tuple[str, str]] = field(default_factory=Counter)
     cpu_s: float = 0.0
     _enrolled: dict[bytes, int] = field(default_factory=dict)
     _key_set: int = 0
+
+    @classmethod
+    def at(cls, target: str, memory: str = "") -> Middleware:
+        """`memory` is where the daemon takes its clients' memory; "": columns go by bytes, as where it takes none."""
+        shared = None
+        if memory:
+            with contextlib.suppress(AdapterError):
+                shared = SharedMemory(memory, 0, room=_ROOM_BYTES)
+        return cls(AsyncVerifierClient(target, shared_memory=shared), shared)
 
     async def enroll(self, algorithm: Algorithm, keys: Sequence[bytes]) -> None:
         """Registers the chain's signers (x || y): the daemon keeps tables for them, and they are named by index."""
@@ -131,6 +146,8 @@ class Middleware:
     async def close(self) -> None:
         """Ends the connection."""
         await self.client.close()
+        if self.memory is not None:
+            self.memory.close()
 
 
 @dataclass(slots=True)

@@ -23,7 +23,6 @@ from node_adapter.chain._membership import issue_members
 from node_adapter.chain._messages import Message, decode, encode
 from node_adapter.chain._node import Node, NodeSettings
 from node_adapter.chain._questions import Answer, Point, Question
-from node_adapter.client import AsyncVerifierClient
 from node_adapter.errors import AdapterError, ChainError
 from verifier.api import tune_malloc
 
@@ -159,7 +158,7 @@ class NodeProcess:
     """What a node's process is told.
 
     `verifier` is a daemon's target, "library", or "known": every signature counts as valid, so that all the rest can
-    be measured alone. `signers` are keys to enroll with the daemon.
+    be measured alone. `signers` are keys to enroll with the daemon, and `memory` is where it takes shared memory.
     """
 
     folder: Path
@@ -171,6 +170,7 @@ class NodeProcess:
     balances: dict[bytes, int]
     verifier: str
     signers: tuple[bytes, ...] = ()
+    memory: str = ""
 
 
 def run_node(told: NodeProcess) -> None:
@@ -184,7 +184,7 @@ async def _engine(told: NodeProcess) -> Engine:
         return Known()
     if told.verifier == "library":
         return Library()
-    middleware = Middleware(AsyncVerifierClient(told.verifier))
+    middleware = Middleware.at(told.verifier, told.memory)
     if told.signers:
         await middleware.enroll(told.settings.algorithm, told.signers)
     return middleware

@@ -61,11 +61,9 @@ class Question:
     @classmethod
     def transactions(cls, point: Point, scheme: Scheme, transactions: Sequence[Transaction]) -> Question:
         """Are these transactions signed by their senders?"""
-        inputs, signatures, keys = [], [], []
-        for tx in transactions:  # once: each is brought into the caches
-            inputs.append(tx.signed)
-            signatures.append(tx.signature)
-            keys.append(tx.key)
+        inputs = [tx.signed for tx in transactions]
+        signatures = [tx.signature for tx in transactions]
+        keys = [tx.key for tx in transactions]
         return cls(point, scheme, inputs, signatures, keys)
 
     @classmethod

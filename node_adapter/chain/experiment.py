@@ -28,7 +28,6 @@ from node_adapter.chain._pool import Pool
 from node_adapter.chain._process import NodeProcess, SocketHost, run_node
 from node_adapter.chain._questions import Point, Question
 from node_adapter.chain._transaction import TRANSACTION_SCHEMES
-from node_adapter.client import AsyncVerifierClient
 from node_adapter.errors import ChainError
 from verifier.bench import processes
 
@@ -77,12 +76,13 @@ def measure(
     receipt_delay_s: float = 0.0,
     enroll: bool = False,
     daemon: int | None = None,
+    memory: str = "",
     limit_s: float = 30.0,
 ) -> Measured:
     """Runs a chain with all of a pool's good transactions, or as many as `limit_s` seconds allow.
 
-    `verifier` is a daemon's target, "library", or "known"; `daemon` the process id of the daemon, to count its time;
-    with `enroll` the nodes register the accounts' keys with it first.
+    `verifier` is a daemon's target, "library", or "known"; `daemon` the process id of the daemon, to count its time,
+    and `memory` where it takes shared memory; with `enroll` the nodes register the accounts' keys with it first.
     Raises ChainError if the chain stands still.
     """
     settings = NodeSettings(
@@ -98,7 +98,7 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="chain-") as name:
         folder = Path(name)
         told = [
-            NodeProcess(folder, number, members, 1, pool.chain, settings, pool.balances, verifier, signers)
+            NodeProcess(folder, number, members, 1, pool.chain, settings, pool.balances, verifier, signers, memory)
             for number in range(members)
         ]
         processes = [context.Process(target=run_node, args=(each,)) for each in told]
@@ -193,13 +193,20 @@ def library_cost_s(pool: Pool, seconds: float = 1.0) -> float:
 
 
 def middleware_cost_s(
-    pool: Pool, target: str, daemon: int, *, enroll: bool = False, batch: int = 200, batches: int = 40
+    pool: Pool,
+    target: str,
+    daemon: int,
+    *,
+    memory: str = "",
+    enroll: bool = False,
+    batch: int = 200,
+    batches: int = 40,
 ) -> float:
     """Processor time that a signature takes in batches of a block's size: the daemon's, and its caller's."""
     question = _question(pool, batch)
 
     async def run() -> float:
-        engine = Middleware(AsyncVerifierClient(target))
+        engine = Middleware.at(target, memory)
         if enroll:
             await engine.enroll(pool.algorithm, _signers(pool))
         for _ in range(10):

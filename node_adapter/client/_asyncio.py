@@ -249,7 +249,10 @@ class AsyncVerifierClient:
                     replica = replicas.pick(avoid)
                     method: Any = getattr(replica.stub, job.method)
                     left_s = max(0.0, deadline - time.monotonic())
-                    response = await method(sent.request, timeout=replicas.patience_s(replica, attempt, left_s))
+                    try:
+                        response = await method(sent.request, timeout=replicas.patience_s(replica, attempt, left_s))
+                    finally:
+                        sent.end()
                 part = job.answer(response, sent)
             except (grpc.aio.UsageError, asyncio.CancelledError):
                 # A closed channel cancels its calls; a cancelled task must stay cancelled.

@@ -21,6 +21,8 @@ array, or a column packed before."""
 
 _WIRE = np.dtype("<u4")  # of offsets
 
+_MANY = 256  # items
+
 # Padding variable values for the comparison may not take more memory than this.
 _MAX_UNIQUE_BYTES = 256 << 20
 
@@ -124,11 +126,20 @@ def _list(name: str, values: Sequence[bytes], width: int | None) -> Column:
     # The right total says no before the lengths are looked at, but not yes: 63 and 65 bytes are twice 64, too.
     if width and data.size == items * width and set(map(len, values)) <= {width}:
         return Column(data, items, width)
-    # Counted up while they are read: each step of numpy's more costs a small batch what hundreds of items cost.
-    offsets = np.fromiter(accumulate(map(len, values), initial=0), np.int64, items + 1)
+    offsets = _offsets(values)
     if offsets[-1] != data.size:  # a view of numbers has more bytes than elements
         raise RequestError(name, f"a list must hold bytes: its values have {offsets[-1]} elements, {data.size} bytes")
     return Column(data, items, 0, offsets)
+
+
+def _offsets(values: Sequence[bytes]) -> npt.NDArray[np.int64]:
+    """Where each value begins, and where the last one ends."""
+    items = len(values)
+    if items < _MANY:  # counted up while they are read: a step of numpy's more costs what a hundred items cost
+        return np.fromiter(accumulate(map(len, values), initial=0), np.int64, items + 1)
+    offsets = np.zeros(items + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, values), np.int64, items), out=offsets[1:])
+    return offsets
 
 
 def _matrix(column: Column) -> npt.NDArray[np.uint8]:

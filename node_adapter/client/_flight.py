@@ -63,8 +63,9 @@ class Flight(Generic[R]):
                 self._send()
                 self._receive()
         finally:
-            for call in self._flying:
+            for call, (_, _, sent, _) in self._flying.items():
                 call.cancel()
+                sent.end()
         return [self._parts[number] for number in range(len(self._chunks))]
 
     def _send(self) -> None:
@@ -78,6 +79,7 @@ class Flight(Generic[R]):
             try:
                 call = self._call(method, sent.request, patience_s)
             except ValueError:  # grpc's answer on a closed channel
+                sent.end()
                 self._fail(number, UnavailableError("the client is closed"))
                 continue
             self._flying[call] = number, attempt, sent, replica
@@ -106,6 +108,7 @@ class Flight(Generic[R]):
         except queue.Empty:
             return
         number, attempt, sent, replica = self._flying.pop(call)
+        sent.end()
         if call.code() is grpc.StatusCode.OK:
             self._parts[number] = part = self._job.answer(call.result(), sent)
             self._attempts.answered(replica, part, self.doubtful)

@@ -25,7 +25,7 @@ from node_adapter.client._answers import (
 from node_adapter.client._columns import Column, Values, pack, take, unique
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, expand
 from node_adapter.client._scheme import Hash, KeyEncoding, Priority, Scheme, SignatureEncoding
-from node_adapter.client._shared_memory import SharedMemory
+from node_adapter.client._shared_memory import Loan, SharedMemory
 from node_adapter.client._wire import REQUESTS, column_field, pb
 from node_adapter.errors import AnswerError, RequestError, UndecidedError
 from verifier.columns_digest import columns_digest
@@ -52,6 +52,7 @@ _COLUMNS = {"Verify": ("input", "signature", "key"), "Recover": ("input", "signa
 # The daemon counts a named key, not its index: of a table x || y, of a set at most an SPKI with its offset.
 _TABLE_KEY_BYTES, _SET_KEY_BYTES = 64, 95
 _INDEX_BYTES = 4
+_NOTHING = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,18 @@ class Chunk(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A request's bytes, and what its answer must bear to be its answer."""
+    """A request's bytes, and what its answer must bear to be its answer. `end` it with its call."""
 
     request: bytes
     request_id: int
     chunk: Chunk
     columns_digest: bytes
+    loan: Loan | None = None
+
+    def end(self) -> None:
+        """Gives back what was lent for it. Once."""
+        if self.loan is not None:
+            self.loan.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,30 +137,32 @@ class Job(Generic[R]):
         return chunks
 
     def request(self, chunk: Chunk, request_id: int, memory: SharedMemory | None = None) -> Sent:
-        """The contract's message for one chunk. Columns that lie in `memory` are sent as their places there, others
-        are copied once, into the message's bytes."""
-        rest = REQUESTS[self.method](request_id=request_id, items=chunk.items)
+        """The contract's message for one chunk. Columns that lie in `memory`, or that it has room for, are sent as
+        their places there, others are copied once, into the message's bytes."""
+        views = {name: column.views(chunk.start, chunk.stop) for name, column in self.columns.items()}
+        loan = memory.lend([data for data, _ in views.values()]) if memory else None
+        if loan is not None:
+            views = {name: (copy, views[name][1]) for name, copy in zip(views, loan.columns, strict=True)}
+        rest = REQUESTS[self.method](request_id=request_id, items=chunk.items, **self._tail)
         told: list[bytes | memoryview] = []
         parts: list[bytes | memoryview] = []
         for name in _COLUMNS[self.method]:
-            column = self.columns.get(name)
-            if column is None:
-                told += [b"", b""]
-                continue
-            data, offsets = column.views(chunk.start, chunk.stop)
-            view = data.data
-            told += (view, offsets)
+            data, offsets = views.get(name, (_NOTHING, b""))
+            told += (data.data, offsets)
             place = memory.place_of(data) if memory else None
             if place is not None:
                 getattr(rest, name).CopyFrom(pb.Column(shared_data=place, offsets=offsets))
             elif data.size or offsets:
-                parts += column_field(self.method, name, view, offsets)
+                parts += column_field(self.method, name, data.data, offsets)
         if self.method == "Verify":
             told.append(self.table)
-        if self.table:
-            rest.key_table = self.table
         # Messages of one kind, one behind the other, are a message of the fields of both.
-        return Sent(b"".join((self.head, rest.SerializeToString(), *parts)), request_id, chunk, columns_digest(*told))
+        body = b"".join((self.head, rest.SerializeToString(), *parts))
+        return Sent(body, request_id, chunk, columns_digest(*told), loan)
+
+    @property
+    def _tail(self) -> dict[str, bytes]:
+        return {"key_table": self.table} if self.table else {}
 
     def answer(self, response: Any, sent: Sent) -> R:
         """Reads an answer. Raises AnswerError where it is not the answer to this request."""

@@ -9,20 +9,34 @@ import select
 import socket
 import struct
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from node_adapter.client._wire import pb
 from node_adapter.errors import CapacityError, RefusedError, UnavailableError
+from verifier.errors import CapacityError as NoRoomError
+from verifier.places import Places
+from verifier.regions import aligned
 
-__all__ = ["SharedMemory"]
+__all__ = ["Loan", "SharedMemory"]
 
 _RESOURCE_EXHAUSTED = 8
 _ANSWER_S = 10.0
+_LEAST_LENT_BYTES = 64 << 10
+
+
+class Loan(NamedTuple):
+    """Copies of columns, and what gives their place back when the call has ended, whatever came of it. A daemon that
+    still reads for a call that was given up then reads another's columns, for verdicts that nobody waits for."""
+
+    columns: list[npt.NDArray[np.uint8]]
+    end: Callable[[], None]
 
 
 class SharedMemory:
@@ -34,22 +48,27 @@ class SharedMemory:
             ...                                  # fill it
             client.verify(scheme, digests, signatures, keys)
 
-    Columns that lie in `array` are sent as their places; others as bytes. What lies there must not be changed before
-    the verdicts are there: the daemon does not copy it. When the daemon has been restarted the memory is registered
-    again; until that succeeds columns are sent as bytes. Raises UnavailableError, RefusedError, CapacityError.
+    Columns that lie in `array` are sent as their places. What lies there must not be changed before the verdicts are
+    there: the daemon does not copy it. Others are copied into `room` bytes more that are the client's own, and sent
+    as bytes while there is no room for them. When the daemon has been restarted the memory is registered again; until
+    that succeeds all columns are sent as bytes. Raises UnavailableError, RefusedError, CapacityError.
     """
 
-    def __init__(self, address: str, nbytes: int) -> None:
+    def __init__(self, address: str, nbytes: int, *, room: int = 0) -> None:
         self._path = address.removeprefix("unix:")
+        self._own_begin = aligned(nbytes)
+        self._own = Places(room)
+        whole = self._own_begin + room if room else nbytes
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._region = 0
         self._fd = os.memfd_create("verifier-client", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.truncate(self._fd, nbytes)
+            os.truncate(self._fd, whole)
             fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-            self.array: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(self._fd, nbytes), np.uint8)
-            self._begin: int = self.array.__array_interface__["data"][0]
+            self._memory: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(self._fd, whole), np.uint8)
+            self.array = self._memory[:nbytes]
+            self._begin: int = self._memory.__array_interface__["data"][0]
             self._register()
         except BaseException:
             self.close()
@@ -74,10 +93,38 @@ class SharedMemory:
     def place_of(self, data: npt.NDArray[np.uint8]) -> Any:
         """A SharedBytes that names where a contiguous array lies; None where it is not in this memory."""
         begin = data.__array_interface__["data"][0] - self._begin
-        if not data.size or begin < 0 or begin + data.size > self.array.size:
+        if not data.size or begin < 0 or begin + data.size > self._memory.size:
             return None
         region = self._registered()
         return pb.SharedBytes(region=region, offset=begin, bytes=data.size) if region else None
+
+    def lend(self, columns: Sequence[npt.NDArray[np.uint8]]) -> Loan | None:
+        """Copies of arrays in the client's own part; None where they lie in this memory already, there is no room, or
+        they are so small that a message carries them as well."""
+        sizes = [0 if self._holds(column) else aligned(column.size) for column in columns]
+        if sum(sizes) < _LEAST_LENT_BYTES or not self._registered():
+            return None
+        try:
+            place = self._own.take(sum(sizes))
+        except NoRoomError:
+            return None
+        at, copies = self._own_begin + place[0], []
+        for column, size in zip(columns, sizes, strict=True):
+            copy = self._memory[at : at + column.size] if size else column
+            if size:
+                np.copyto(copy, column)
+            copies.append(copy)
+            at += size
+        return Loan(copies, partial(self._own.give_back, place))
+
+    @property
+    def lent_bytes(self) -> int:
+        """How much of the client's own part calls under way have."""
+        return self._own.taken
+
+    def _holds(self, data: npt.NDArray[np.uint8]) -> bool:
+        begin = data.__array_interface__["data"][0] - self._begin
+        return not data.size or 0 <= begin <= begin + data.size <= self._memory.size
 
     def _registered(self) -> int:
         """The region's number; 0 where no daemon knows it now."""
@@ -101,7 +148,7 @@ class SharedMemory:
         try:
             connection.settimeout(_ANSWER_S)
             connection.connect(self._path)
-            body = pb.SharedMemoryRequest(register_bytes=self.array.size).SerializeToString()
+            body = pb.SharedMemoryRequest(register_bytes=self._memory.size).SerializeToString()
             socket.send_fds(connection, [struct.pack("<I", len(body)) + body], [self._fd])
             (size,) = struct.unpack("<I", _exactly(connection, 4))
             answer = pb.SharedMemoryAnswer.FromString(_exactly(connection, size))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import grpc
 import numpy as np
@@ -17,6 +21,7 @@ from _waiting import until
 
 from node_adapter.client import (
     Algorithm,
+    AsyncVerifierClient,
     InputKind,
     KeyEncoding,
     Scheme,
@@ -24,7 +29,7 @@ from node_adapter.client import (
     SignatureEncoding,
     VerifierClient,
 )
-from node_adapter.errors import CapacityError, UnavailableError
+from node_adapter.errors import CapacityError, RefusedError, UnavailableError
 from verifier.bench.processes import open_files
 from verifier.bench.signatures import make_signatures
 from verifier.regions import map_memory
@@ -330,3 +335,69 @@ def test_the_client(tmp_path, address):
         with pytest.raises(CapacityError, match="bytes of regions are taken"):
             SharedMemory(address, 5 * MEMORY)
     again.stop()
+
+
+SM2 = Scheme(Algorithm.SM2, InputKind.DIGEST, SignatureEncoding.RAW_RS, KeyEncoding.RAW_XY)
+
+
+@pytest.fixture
+def sm2(tmp_path):
+    daemon = DaemonProcess(tmp_path, ["sm2"], "server.processes=1", *settings(tmp_path), cache=None)
+    yield daemon
+    daemon.stop()
+
+
+def test_a_clients_own_room(sm2, address, monkeypatch):
+    """What lies elsewhere goes through it, or as bytes where there is no room; all of it is back in the end."""
+    lent = []
+    lend = SharedMemory.lend
+    monkeypatch.setattr(SharedMemory, "lend", lambda *a: lent.append(lend(*a)) or lent[-1])
+    sets = [make_signatures("SM2", 1000, seed=seed, keys=16, fault_share=0.2) for seed in range(4)]
+    one = sets[0].part(0, 8)  # a message carries it as well
+    for room, wanted in ((1 << 20, {True}), (150_000, {False}), (400_000, {True, False})):
+        lent.clear()
+        with SharedMemory(address, 4096, room=room) as memory:
+            assert memory.array.size == 4096
+            with VerifierClient(sm2.address, shared_memory=memory) as client:
+
+                def right(made, client=client) -> None:
+                    verdicts = client.verify(SM2, made.digests, made.signatures, made.keys)
+                    np.testing.assert_array_equal(verdicts.valid, made.valid)
+
+                with ThreadPoolExecutor(4) as pool:
+                    list(pool.map(right, sets * 6))
+                assert {loan is not None for loan in lent} <= wanted
+                right(one)
+                assert lent[-1] is None
+            assert memory.lent_bytes == 0
+
+
+def test_room_comes_back_however_a_call_ends(sm2, address):
+    made = make_signatures("SM2", 4096, seed=3, keys=16, fault_share=0.2)
+    columns = made.digests, made.signatures, made.keys
+    with SharedMemory(address, 0, room=4 << 20) as memory:
+        with VerifierClient(sm2.address, shared_memory=memory) as client:
+            with pytest.raises(RefusedError):
+                client.verify(
+                    replace(SM2, key_encoding=KeyEncoding.INDEX), *columns[:2], np.zeros(4096, np.uint32), key_set=9
+                )
+            assert not client.verify(SM2, *columns, timeout_s=1e-4, allow_undecided=True).whole
+        assert memory.lent_bytes == 0
+
+        async def calls() -> None:
+            async with AsyncVerifierClient(sm2.address, shared_memory=memory) as client:
+                np.testing.assert_array_equal((await client.verify(SM2, *columns)).valid, made.valid)
+                assert memory.lent_bytes == 0
+                for turns in range(8):
+                    task = asyncio.create_task(client.verify(SM2, *columns))
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await task
+                    assert memory.lent_bytes == 0
+                # Verdicts of those that come next are their own.
+                np.testing.assert_array_equal((await client.verify(SM2, *columns)).valid, made.valid)
+
+        asyncio.run(calls())
+        assert memory.lent_bytes == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ def run_cases(
     for _ in range(repeats):
         for (case, early), done in runs.items():
             begun(case)
-            with _daemon(case, pool.algorithm) as (target, process):
+            with _daemon(case, pool.algorithm) as (target, process, memory):
                 done.append(
                     measure(
                         pool,
@@ -112,6 +113,7 @@ def run_cases(
                         receipt_delay_s=receipt_delay_s,
                         enroll=case.enrolled,
                         daemon=process,
+                        memory=memory,
                         limit_s=seconds,
                     )
                 )
@@ -123,8 +125,8 @@ def _cost_s(pool: Pool, case: Case, block: int) -> float:
         return 0.0
     if case.verifier == "library":
         return library_cost_s(pool)
-    with _daemon(case, pool.algorithm) as (target, process):
-        return middleware_cost_s(pool, target, process or 0, enroll=case.enrolled, batch=block)
+    with _daemon(case, pool.algorithm) as (target, process, memory):
+        return middleware_cost_s(pool, target, process or 0, memory=memory, enroll=case.enrolled, batch=block)
 
 
 def _result(
@@ -154,15 +156,19 @@ def _result(
 
 
 @contextmanager
-def _daemon(case: Case, algorithm: Algorithm) -> Iterator[tuple[str, int | None]]:
-    """A daemon in a process of its own, its address, and its process id; nothing where the case needs none."""
+def _daemon(case: Case, algorithm: Algorithm) -> Iterator[tuple[str, int | None, str]]:
+    """A daemon in a process of its own: its address, its process id, and where it takes shared memory, as nodes are
+    on its host; nothing where the case needs none."""
     if not case.device:
-        yield "", None
+        yield "", None, ""
         return
     # Certificates of blocks that a node catches up with are on P-256, whatever transactions are signed with.
     plugins = ["sm2", "ecdsa"] if algorithm is Algorithm.SM2 else ["ecdsa"]
-    with serving(case.device, plugins) as daemon:
-        yield daemon
+    with tempfile.TemporaryDirectory(prefix="verifier-bench-") as folder:
+        memory = f"unix:{folder}/memory.sock"
+        shared = ("shared_memory.enabled=true", f"shared_memory.listen={memory}")
+        with serving(case.device, plugins, shared) as (address, process):
+            yield address, process, memory
 
 
 def records_of(

@@ -16,9 +16,9 @@ from verifier.api import KINDS, ColumnarRequest, RefusedError, RequestDigest, St
 from verifier.attended import Attended
 from verifier.channel import Channel
 from verifier.frontend._messages import Answer, Call, Cancel, FromFrontEnd, Span
-from verifier.frontend._places import Places
 from verifier.frontend._refusals import Asked, Refusals
 from verifier.model import Bytes
+from verifier.places import Places
 from verifier.reader import Reader
 from verifier.regions import aligned
 from verifier.v1 import verifier_pb2 as pb

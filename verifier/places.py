@@ -1,4 +1,4 @@
-"""Places in a front end's region: taken for a request, given back with its answer."""
+"""Places in shared memory: taken for a request, given back with its answer."""
 
 from __future__ import annotations
 

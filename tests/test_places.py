@@ -9,7 +9,7 @@ import time
 import pytest
 
 from verifier.errors import CapacityError
-from verifier.frontend._places import Places
+from verifier.places import Places
 from verifier.regions import ALIGNMENT
 
 
