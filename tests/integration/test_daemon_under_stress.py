@@ -98,7 +98,7 @@ def test_answers_of_a_stream_come_as_they_finish(gated, gate):
     answers = daemon.stub.VerifyStream(requests, timeout=TIMEOUT_S)
     requests.put(parity_request(digests(5, seed=0), 0))
     until(lambda: accepted(daemon) == 5)
-    # Pool work of another key waits; consensus work that is sent later overtakes it.
+    # Pool work of another key waits; consensus work that is sent later overtakes it, and may overtake what runs.
     pool = digests(40, seed=1)
     requests.put(
         pb.VerifyRequest(
@@ -114,7 +114,7 @@ def test_answers_of_a_stream_come_as_they_finish(gated, gate):
     gate.open()
     requests.put(None)
     order = [answer.request_id for answer in answers]
-    assert order == [0, 2, 1]
+    assert order in ([0, 2, 1], [2, 0, 1])
 
 
 def _offsets(items, width):

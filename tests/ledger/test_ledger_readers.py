@@ -163,7 +163,7 @@ def interrupt(process, number, checkpoint):
 
 def test_killed_or_interrupted_and_started_again_nothing_is_left_running_nor_done_twice(tmp_path):
     blocks, _ = sm2_blocks(4000)
-    export(blocks, tmp_path / "data" / "a.parquet", group_rows=200)
+    export(blocks * 10, tmp_path / "data" / "a.parquet", group_rows=200)  # not done before it is interrupted
     report = tmp_path / "report"
     checkpoint = report / "checkpoint.jsonl"
     assert interrupt(start(tmp_path / "data", report), signal.SIGKILL, checkpoint) == -signal.SIGKILL
