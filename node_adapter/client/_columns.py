@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import countOf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -124,7 +125,7 @@ def _list(name: str, values: Sequence[bytes], width: int | None) -> Column:
     except TypeError as error:
         raise RequestError(name, f"a list must hold bytes: {error}") from None
     # The right total says no before the lengths are looked at, but not yes: 63 and 65 bytes are twice 64, too.
-    if width and data.size == items * width and set(map(len, values)) <= {width}:
+    if width and data.size == items * width and countOf(map(len, values), width) == items:
         return Column(data, items, width)
     offsets = _offsets(values)
     if offsets[-1] != data.size:  # a view of numbers has more bytes than elements
