@@ -161,6 +161,15 @@ def interrupt(process, number, checkpoint):
     return status
 
 
+@pytest.fixture
+def interruptible():
+    """Where tests run in the background SIGINT is ignored, and all that they start inherits that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_killed_or_interrupted_and_started_again_nothing_is_left_running_nor_done_twice(tmp_path):
     blocks, _ = sm2_blocks(4000)
     export(blocks * 10, tmp_path / "data" / "a.parquet", group_rows=200)  # not done before it is interrupted
