@@ -28,7 +28,7 @@ __all__ = ["Loan", "SharedMemory"]
 
 _RESOURCE_EXHAUSTED = 8
 _ANSWER_S = 10.0
-_LEAST_LENT_BYTES = 64 << 10
+_LEAST_LENT_BYTES = 512 << 10  # below, a copy more costs a caller what gRPC would
 
 
 class Loan(NamedTuple):

@@ -28,6 +28,7 @@ from node_adapter.client import (
     SharedMemory,
     SignatureEncoding,
     VerifierClient,
+    _shared_memory,
 )
 from node_adapter.errors import CapacityError, RefusedError, UnavailableError
 from verifier.bench.processes import open_files
@@ -341,7 +342,8 @@ SM2 = Scheme(Algorithm.SM2, InputKind.DIGEST, SignatureEncoding.RAW_RS, KeyEncod
 
 
 @pytest.fixture
-def sm2(tmp_path):
+def sm2(tmp_path, monkeypatch):
+    monkeypatch.setattr(_shared_memory, "_LEAST_LENT_BYTES", 64 << 10)  # as small as these batches are
     daemon = DaemonProcess(tmp_path, ["sm2"], "server.processes=1", *settings(tmp_path), cache=None)
     yield daemon
     daemon.stop()
