@@ -245,11 +245,11 @@ class AsyncVerifierClient:
         for attempt in itertools.count():
             try:
                 async with room:
-                    sent = job.request(chunk, next(self._ids), self._shared_memory)
                     replica = replicas.pick(avoid)
                     method: Any = getattr(replica.stub, job.method)
-                    left_s = max(0.0, deadline - time.monotonic())
+                    sent = job.request(chunk, next(self._ids), self._shared_memory)
                     try:
+                        left_s = max(0.0, deadline - time.monotonic())
                         response = await method(sent.request, timeout=replicas.patience_s(replica, attempt, left_s))
                     finally:
                         sent.end()

@@ -72,10 +72,10 @@ class Flight(Generic[R]):
         now = time.monotonic()
         while self._waiting and self._waiting[0][0] <= now and len(self._flying) < self._in_flight:
             _, number, attempt = heapq.heappop(self._waiting)
-            sent = self._job.request(self._chunks[number], next(self._ids), self._memory)
             replica = self._replicas.pick(self._avoid[number])
             method: Any = getattr(replica.stub, self._job.method)
             patience_s = self._replicas.patience_s(replica, attempt, max(0.0, self._deadline - now))
+            sent = self._job.request(self._chunks[number], next(self._ids), self._memory)
             try:
                 call = self._call(method, sent.request, patience_s)
             except ValueError:  # grpc's answer on a closed channel

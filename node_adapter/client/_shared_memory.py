@@ -92,8 +92,8 @@ class SharedMemory:
 
     def place_of(self, data: npt.NDArray[np.uint8]) -> Any:
         """A SharedBytes that names where a contiguous array lies; None where it is not in this memory."""
-        begin = data.__array_interface__["data"][0] - self._begin
-        if not data.size or begin < 0 or begin + data.size > self._memory.size:
+        begin = self._offset_of(data)
+        if begin is None or not data.size:
             return None
         region = self._registered()
         return pb.SharedBytes(region=region, offset=begin, bytes=data.size) if region else None
@@ -101,7 +101,7 @@ class SharedMemory:
     def lend(self, columns: Sequence[npt.NDArray[np.uint8]]) -> Loan | None:
         """Copies of arrays in the client's own part; None where they lie in this memory already, there is no room, or
         they are so small that a message carries them as well."""
-        sizes = [0 if self._holds(column) else aligned(column.size) for column in columns]
+        sizes = [aligned(column.size) if self._offset_of(column) is None else 0 for column in columns]
         if sum(sizes) < _LEAST_LENT_BYTES or not self._registered():
             return None
         try:
@@ -122,9 +122,10 @@ class SharedMemory:
         """How much of the client's own part calls under way have."""
         return self._own.taken
 
-    def _holds(self, data: npt.NDArray[np.uint8]) -> bool:
-        begin = data.__array_interface__["data"][0] - self._begin
-        return not data.size or 0 <= begin <= begin + data.size <= self._memory.size
+    def _offset_of(self, data: npt.NDArray[np.uint8]) -> int | None:
+        """Where an array lies in this memory; None where it does not."""
+        begin: int = data.__array_interface__["data"][0] - self._begin
+        return begin if 0 <= begin <= begin + data.size <= self._memory.size else None
 
     def _registered(self) -> int:
         """The region's number; 0 where no daemon knows it now."""

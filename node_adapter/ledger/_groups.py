@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from node_adapter.client._columns import Column
+from node_adapter.client._columns import Column, pack
 from node_adapter.errors import AdapterError, LedgerError
 from node_adapter.formats import Outcome as SignatureOutcome
 from node_adapter.formats import Signed, settle
@@ -68,7 +68,7 @@ def verify_group(engine: Decider, path: Path, name: str, digest: str, row_group:
 
 def _read(file: Any, row_group: int) -> Any:
     """The columns that verdicts come from. Those without a value are not read: every file has some, and to find them
-    empty costs a sixth of what reading the others does."""
+    empty takes time, too (bench/ledger_reading.py)."""
     group = file.metadata.row_group(row_group)
     empty = {part.path_in_schema for part in map(group.column, range(group.num_columns)) if _is_empty(part)}
     names = [name for name in _VERIFIED if name not in empty]
@@ -150,7 +150,7 @@ def _column(name: str, values: Any, width: int | None) -> Column:
     if array.null_count:
         raise LedgerError(f"column {name}", f"{array.null_count} nulls where the call needs a value")
     if pa.types.is_fixed_size_binary(array.type):
-        return _fixed_column(array, width)
+        return _fixed_column(name, array, width)
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
@@ -159,14 +159,12 @@ def _column(name: str, values: Any, width: int | None) -> Column:
     return Column(content, len(array), 0, ends.astype(np.int64))
 
 
-def _fixed_column(array: Any, width: int | None) -> Column:
+def _fixed_column(name: str, array: Any, width: int | None) -> Column:
     """Where the encoding wants another width each value is malformed, which is for the verifier to say."""
     _, data = array.buffers()
     items, given = len(array), array.type.byte_width
     content = np.frombuffer(data or b"", np.uint8)[array.offset * given :][: items * given]
-    if given == width:
-        return Column(content, items, given)
-    return Column(content, items, 0, np.arange(items + 1, dtype=np.int64) * given)
+    return pack(name, content.reshape(items, given), width if width == given else None)
 
 
 def _compare_signers(codes: npt.NDArray[np.uint8], addresses: npt.NDArray[np.uint8], signers: Any) -> None:
