@@ -36,7 +36,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration"), str(ROOT / "benc
 from _admin import MARKED, AdminDaemon, Swapper, copy_plugin, marked_parity  # noqa: E402
 from _front_ends import front_ends  # noqa: E402
 from _load import SAMPLES  # noqa: E402
-from overload import LOST, REFUSED, RIGHT, WRONG, Watch, judge  # noqa: E402
+from overload import Watch  # noqa: E402
+from overload_client import LOST, REFUSED, RIGHT, WRONG, judge  # noqa: E402
 
 from verifier.bench.records import Record, append_records, load_average  # noqa: E402
 from verifier.drivers import DeviceInfo, list_devices  # noqa: E402
