@@ -14,6 +14,7 @@ from verifier.bench.processes import children
 from verifier.v1 import verifier_pb2 as pb
 
 TIMEOUT_S = 60
+MEMORY = 8 << 20
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
@@ -63,3 +64,15 @@ class Registrar:
 
     def close(self) -> None:
         self.socket.close()
+
+
+def shared_memory(tmp_path) -> tuple[str, ...]:
+    """Settings of a daemon that takes clients' memory."""
+    return (
+        "shared_memory.enabled=true",
+        f"shared_memory.listen=unix:{tmp_path}/memory.sock",
+        "shared_memory.max_regions=6",
+        f"shared_memory.max_bytes={8 * MEMORY}",
+        f"shared_memory.max_region_bytes={5 * MEMORY}",
+        "shared_memory.user_share=0.5",
+    )

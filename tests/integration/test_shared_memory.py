@@ -2,63 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import grpc
 import numpy as np
 import pytest
-from _daemon_process import ROOT, DaemonProcess, assert_right, bits, digests, parity_request, parity_scheme
-from _front_ends import SEALS, TIMEOUT_S, Registrar, mappings, memfd
+from _daemon_process import ROOT, assert_right, bits, digests, parity_request, parity_scheme
+from _front_ends import MEMORY, SEALS, TIMEOUT_S, Registrar, mappings, memfd, shared_memory
 from _waiting import until
 
-from node_adapter.client import (
-    Algorithm,
-    AsyncVerifierClient,
-    InputKind,
-    KeyEncoding,
-    Scheme,
-    SharedMemory,
-    SignatureEncoding,
-    VerifierClient,
-    _shared_memory,
-)
-from node_adapter.errors import CapacityError, RefusedError, UnavailableError
+from node_adapter.client import SharedMemory
+from node_adapter.errors import UnavailableError
 from verifier.bench.processes import open_files
-from verifier.bench.signatures import make_signatures
 from verifier.regions import map_memory
 from verifier.v1 import verifier_pb2 as pb
 
 LARGE = 50_000
-MEMORY = 8 << 20
 
 
 @pytest.fixture(params=[pytest.param(1, id="one process"), pytest.param(2, id="front ends", marks=pytest.mark.long)])
 def daemon(start, tmp_path, request):
-    return start(f"server.processes={request.param}", *settings(tmp_path))
+    return start(f"server.processes={request.param}", *shared_memory(tmp_path))
 
 
 @pytest.fixture
 def address(tmp_path) -> str:
     return f"unix:{tmp_path}/memory.sock"
-
-
-def settings(tmp_path) -> tuple[str, ...]:
-    return (
-        "shared_memory.enabled=true",
-        f"shared_memory.listen=unix:{tmp_path}/memory.sock",
-        "shared_memory.max_regions=6",
-        f"shared_memory.max_bytes={8 * MEMORY}",
-        f"shared_memory.max_region_bytes={5 * MEMORY}",
-        "shared_memory.user_share=0.5",
-    )
 
 
 def shared_request(region: int, items: int, at: int = 0, nbytes: int | None = None) -> pb.VerifyRequest:
@@ -216,7 +189,7 @@ def test_a_region_in_use_lives_until_its_batches_are_done(start, tmp_path, addre
     gate = tmp_path / "gate"  # while it is there the batch is in flight
     held = {"call": "launch parity_decide", "device": "fake:0", "times": 0, "held": str(gate)}
     options = ("server.processes=1", "scheduling.measure=false", "devices.batch_limit_s=60")
-    daemon = start(*options, *settings(tmp_path), devices=("fake:0",), faults=[held])
+    daemon = start(*options, *shared_memory(tmp_path), devices=("fake:0",), faults=[held])
     gate.touch()
     registrar = Registrar(address)
     fd = memfd(MEMORY)
@@ -306,100 +279,3 @@ def test_it_is_off_by_default(start, tmp_path, address):
     assert refusal(daemon, shared_request(1, 1))[0] is grpc.StatusCode.NOT_FOUND
     with pytest.raises(UnavailableError, match="no shared memory at"):
         SharedMemory(address, MEMORY)
-
-
-def test_the_client(tmp_path, address):
-    """It sends places for what lies in its memory and bytes for the rest, also to a daemon started anew."""
-
-    def begin() -> DaemonProcess:
-        return DaemonProcess(tmp_path, ["sm2"], "server.processes=1", *settings(tmp_path), cache=None)
-
-    daemon = begin()
-    scheme = Scheme(Algorithm.SM2, InputKind.DIGEST, SignatureEncoding.RAW_RS, KeyEncoding.RAW_XY)
-    made = make_signatures("SM2", 2048, seed=5, keys=16, fault_share=0.2)
-    with SharedMemory(address, MEMORY) as memory:
-        signatures = memory.array[: made.signatures.size].reshape(made.signatures.shape)
-        signatures[:] = made.signatures
-        assert memory.place_of(signatures.reshape(-1)).bytes == signatures.size
-        assert memory.place_of(made.keys.reshape(-1)) is None
-        with VerifierClient(daemon.address, shared_memory=memory) as client:
-            for values in (signatures, made.signatures):
-                verdicts = client.verify(scheme, made.digests, values, made.keys)
-                np.testing.assert_array_equal(verdicts.valid, made.valid)
-        daemon.stop()
-        assert memory.place_of(signatures.reshape(-1)) is None
-        again = begin()
-        assert memory.place_of(signatures.reshape(-1)).bytes == signatures.size
-        with VerifierClient(again.address, shared_memory=memory) as client:
-            verdicts = client.verify(scheme, made.digests, signatures, made.keys)
-            np.testing.assert_array_equal(verdicts.valid, made.valid)
-        with pytest.raises(CapacityError, match="bytes of regions are taken"):
-            SharedMemory(address, 5 * MEMORY)
-    again.stop()
-
-
-SM2 = Scheme(Algorithm.SM2, InputKind.DIGEST, SignatureEncoding.RAW_RS, KeyEncoding.RAW_XY)
-
-
-@pytest.fixture
-def sm2(tmp_path, monkeypatch):
-    monkeypatch.setattr(_shared_memory, "_LEAST_LENT_BYTES", 64 << 10)  # as small as these batches are
-    daemon = DaemonProcess(tmp_path, ["sm2"], "server.processes=1", *settings(tmp_path), cache=None)
-    yield daemon
-    daemon.stop()
-
-
-def test_a_clients_own_room(sm2, address, monkeypatch):
-    """What lies elsewhere goes through it, or as bytes where there is no room; all of it is back in the end."""
-    lent = []
-    lend = SharedMemory.lend
-    monkeypatch.setattr(SharedMemory, "lend", lambda *a: lent.append(lend(*a)) or lent[-1])
-    sets = [make_signatures("SM2", 1000, seed=seed, keys=16, fault_share=0.2) for seed in range(4)]
-    one = sets[0].part(0, 8)  # a message carries it as well
-    for room, wanted in ((1 << 20, {True}), (150_000, {False}), (400_000, {True, False})):
-        lent.clear()
-        with SharedMemory(address, 4096, room=room) as memory:
-            assert memory.array.size == 4096
-            with VerifierClient(sm2.address, shared_memory=memory) as client:
-
-                def right(made, client=client) -> None:
-                    verdicts = client.verify(SM2, made.digests, made.signatures, made.keys)
-                    np.testing.assert_array_equal(verdicts.valid, made.valid)
-
-                with ThreadPoolExecutor(4) as pool:
-                    list(pool.map(right, sets * 6))
-                assert {loan is not None for loan in lent} <= wanted
-                right(one)
-                assert lent[-1] is None
-            assert memory.lent_bytes == 0
-
-
-def test_room_comes_back_however_a_call_ends(sm2, address):
-    made = make_signatures("SM2", 4096, seed=3, keys=16, fault_share=0.2)
-    columns = made.digests, made.signatures, made.keys
-    with SharedMemory(address, 0, room=4 << 20) as memory:
-        with VerifierClient(sm2.address, shared_memory=memory) as client:
-            with pytest.raises(RefusedError):
-                client.verify(
-                    replace(SM2, key_encoding=KeyEncoding.INDEX), *columns[:2], np.zeros(4096, np.uint32), key_set=9
-                )
-            assert not client.verify(SM2, *columns, timeout_s=1e-4, allow_undecided=True).whole
-        assert memory.lent_bytes == 0
-
-        async def calls() -> None:
-            async with AsyncVerifierClient(sm2.address, shared_memory=memory) as client:
-                np.testing.assert_array_equal((await client.verify(SM2, *columns)).valid, made.valid)
-                assert memory.lent_bytes == 0
-                for turns in range(8):
-                    task = asyncio.create_task(client.verify(SM2, *columns))
-                    for _ in range(turns):
-                        await asyncio.sleep(0)
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await task
-                    assert memory.lent_bytes == 0
-                # Verdicts of those that come next are their own.
-                np.testing.assert_array_equal((await client.verify(SM2, *columns)).valid, made.valid)
-
-        asyncio.run(calls())
-        assert memory.lent_bytes == 0

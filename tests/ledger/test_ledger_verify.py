@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from Cryptodome.Hash import keccak
 from node_adapter.errors import LedgerError
 from node_adapter.formats import Record, Signed
 from node_adapter.ledger import SCHEMA, Checkpoint, Options, export, plan_dataset, totals, verify_dataset
-from node_adapter.ledger._groups import verify_group
+from node_adapter.ledger._groups import _is_empty, verify_group
 from node_adapter.ledger._schema import with_calls
 from verifier.bench.signatures import make_signatures
 from verifier.model import BatchResult, Code
@@ -235,6 +236,27 @@ def test_a_column_counts_as_empty_only_where_it_is(tmp_path, statistics):
     rewritten(path, pq.read_schema(path), write_statistics=statistics)
     (outcome,) = run(path, tmp_path)
     assert outcome.counts == {"INVALID": 1, "VALID": 3}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"is_stats_set": False},
+        {"has_min_max": True},
+        {"null_count": 3},
+        {"total_uncompressed_size": 1025},
+        {"path_in_schema": "call"},
+    ],
+)
+def test_whatever_speaks_against_it_a_column_is_read(other):
+    says = {"is_stats_set": True, "has_min_max": False, "null_count": 4, "num_values": 4}
+    says |= {"total_uncompressed_size": 200, "path_in_schema": "signer"}
+
+    def part(told):
+        return SimpleNamespace(**told, statistics=SimpleNamespace(**told))
+
+    assert _is_empty(part(says))
+    assert not _is_empty(part(says | other))
 
 
 class LeavesOpen:

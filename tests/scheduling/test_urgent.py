@@ -49,21 +49,9 @@ def test_one_at_a_time_and_those_that_came_meanwhile_together(made, device):
     assert urgent_ones(device) == [[4, 6]]
 
 
-def test_not_where_batches_are_done_one_by_one(bench):
-    device = HandDevice("cpu")
-    made = bench(device, launches_per_device=2, launch_items=64)
-    made.submit(batch([0] * 640))
-    made.poll()
-    made.submit(batch([2]), priority=Priority.CONSENSUS)
-    made.poll()
-    assert urgent_ones(device) == []
-    device.finish()
-    made.poll()
-    assert urgent_ones(device) == [[2]]
-
-
-def test_without_a_free_slot_it_is_the_next(made, device):
-    device.slots = 2
+@pytest.mark.parametrize("why", ["batches are done one by one", "no slot is free"])
+def test_elsewhere_it_is_the_next(made, device, why):
+    device.unified, device.slots = (True, 4) if why == "batches are done one by one" else (False, 2)
     made.submit(batch([2]), priority=Priority.CONSENSUS)
     made.poll()
     assert urgent_ones(device) == []
