@@ -1,11 +1,14 @@
 """One client of bench/overload.py: a process that sends, judges every answer bit for bit, and keeps what came of it.
 
-It is started with its settings as JSON. When its channels are warm it prints "ready", waits for a line, sends, and
-leaves a row a call: start, seconds, outcome, seconds in the queue and on the device.
+    python bench/overload_client.py SETTINGS
+
+bench/overload.py starts it with its settings as JSON. When its channels are warm it prints "ready", waits for a line,
+sends, and leaves a row a call: start, seconds, outcome, seconds in the queue and on the device.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import threading
@@ -34,6 +37,13 @@ OUTCOMES = ("served", "refused", "lost", "wrong", "dropped")
 # The text with which gRPC drops calls that the daemon has not taken, where many wait for it. A call that the daemon
 # has taken and cancels has another text, and is lost.
 DROPPED_TEXT = "CANCELLED"
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("settings", type=json.loads, help="a JSON object, as Clients in bench/overload.py gives it")
+    return parser.parse_args()
 
 
 class Client:
@@ -164,4 +174,4 @@ def judge(sample: Sample, answer: pb.VerifyResponse) -> int:
 
 
 if __name__ == "__main__":
-    Client(json.loads(sys.argv[1])).run()
+    Client(arguments().settings).run()
