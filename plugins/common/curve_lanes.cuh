@@ -218,8 +218,8 @@ DEVICE_CALL WITH_IFMA void store_lanes(
     }
 }
 
-// Fewer items are done sooner one by one.
-constexpr u32 LEAST_LANES = 3;
+// One item alone is done sooner by itself.
+constexpr u32 LEAST_LANES = 2;
 
 #endif
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -9,11 +10,12 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from verifier.drivers import BatchStruct, _target, open_driver
+from verifier.drivers import BatchStruct, _target, host, open_driver
 from verifier.drivers._target import host_target, runs_on_host, x86_64_level
 from verifier.drivers.build import build_image
 from verifier.errors import ConfigError, DeviceUnavailableError
@@ -42,8 +44,10 @@ def probe(parity_files, image_cache):
     return build_image(parity_files | {"probe.cu": PROBE}, "probe.cu", host_target(), {}, cache=image_cache)
 
 
-def marks(image, threads: int, items: int, spin: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """How often each item was done (1, 3, 7, ...) and by which lane."""
+def marks(
+    image, threads: int, items: int, spin: int = 0, item_s: float | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """How often each item was done (1, 3, 7, ...) and by which lane. `item_s`: what an item is said to take."""
     driver = open_driver("cpu", threads=threads)
     module, stream = driver.load(image), driver.stream()
     codes, lanes = np.zeros(items, np.uint8), np.full(items, 255, np.uint8)
@@ -52,6 +56,7 @@ def marks(image, threads: int, items: int, spin: int = 0) -> tuple[np.ndarray, n
     batch.parameters[0] = spin
     function = module.function("mark_lanes")
     assert function.lanes == threads
+    function.item_s = item_s
     stream.launch(function, batch)
     stream.synchronize()
     for child in (stream, module, driver):
@@ -71,6 +76,22 @@ def test_every_item_is_done_once_and_a_word_by_one_lane(probe, threads, items):
 
 def test_several_threads_take_part(probe):
     _, lanes = marks(probe, 4, 4096, spin=20_000)
+    assert len(set(lanes)) > 1
+
+
+def test_what_is_soon_done_wakes_nobody(probe, monkeypatch):
+    monkeypatch.setattr(host, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+    codes, lanes = marks(probe, 4, 4096, spin=20_000, item_s=1e-9)
+    assert (codes == 1).all()
+    assert not lanes.any()
+
+
+def test_what_was_thought_to_be_soon_done_is_helped_with(probe, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr(host, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+    codes, lanes = marks(probe, 4, 4096, spin=20_000, item_s=1e-9)
+    assert (codes == 1).all()
+    assert not lanes[:1024].any()  # a range: a quarter
     assert len(set(lanes)) > 1
 
 

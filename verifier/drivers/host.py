@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import os
 import platform
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -30,6 +32,9 @@ __all__ = ["HostBuffer", "HostDriver", "host_device"]
 _ALIGNMENT = 64  # a cache line, and the widest vector
 _WORD_ITEMS = 32  # items of one bitmap word: no two threads may write the same
 _RANGES_PER_THREAD = 8  # small enough that no thread waits long for the last one
+_CALL_S = 50e-6  # and so long that what calling a stage costs is little of it
+_FEWEST_RANGES = 4  # unless a stage would have fewer of those
+_WAKING_S = 50e-6  # until a thread that was woken works
 MAX_THREADS = 1024
 
 
@@ -172,24 +177,44 @@ class HostDriver:
         work()
 
     def run_stage(self, function: HostFunction, batch: BatchStruct) -> None:
-        """Runs a stage over all items; returns when it is done."""
-        items = batch.items
-        threads = self.info.units
-        words = -(-items // _WORD_ITEMS)
-        step = _WORD_ITEMS * max(1, words // (threads * _RANGES_PER_THREAD))
+        """Runs a stage over all items; returns when it is done.
+
+        What a thread does in less time than another one wakes it does by itself. It goes by what the stage took last,
+        and where that was wrong, as items may differ, it calls for help before its second range.
+        """
+        items, threads = batch.items, self.info.units
+        step, short = self._cut(function, items)
         begins = itertools.count(0, step)  # next() is atomic
         pointer = ctypes.byref(batch)
 
-        def take(lane: int) -> None:
+        def take(lane: int, limit_s: float = math.inf) -> int:
+            began, done = time.perf_counter(), 0
             while (begin := next(begins)) < items:
-                function.stage(pointer, begin, min(begin + step, items), lane)
+                end = min(begin + step, items)
+                function.stage(pointer, begin, end, lane)
+                done += end - begin
+                if time.perf_counter() - began > limit_s:
+                    break
+            if done and not lane:
+                function.observe((time.perf_counter() - began) / done)
+            return done
 
-        helpers: list[Future[None]] = []
+        left = items - (take(0, _WAKING_S) if short else 0)
+        helpers: list[Future[int]] = []
         if self._pool is not None:
-            lanes = min(threads, -(-items // step))
-            helpers = [self._pool.submit(take, lane) for lane in range(1, lanes)]
+            helpers = [self._pool.submit(take, lane) for lane in range(1, min(threads, -(-left // step)))]
         take(0)
         for helper in helpers:
             # One that has not begun would find nothing left.
             if not helper.cancel():
                 helper.result()
+
+    def _cut(self, function: HostFunction, items: int) -> tuple[int, bool]:
+        """Items of a range, and whether one thread does them all before another one is awake."""
+        words = -(-items // _WORD_ITEMS)
+        least = words // (self.info.units * _RANGES_PER_THREAD)
+        if function.item_s is None:
+            return _WORD_ITEMS * max(least, 1), False
+        worth_calling = math.ceil(_CALL_S / max(function.item_s * _WORD_ITEMS, 1e-9))
+        range_words = max(least, min(worth_calling, words // _FEWEST_RANGES), 1)
+        return _WORD_ITEMS * range_words, items * function.item_s < 2 * _WAKING_S
