@@ -12,6 +12,8 @@ from verifier.api._lift import KINDS, lift
 from verifier.v1 import verifier_pb2 as pb
 
 VERIFY = KINDS["Verify"]
+WALKED, PARSED = 0, 1 << 30  # from how many bytes on a message is walked
+ways = st.sampled_from((WALKED, PARSED))
 
 columns = st.builds(
     pb.Column,
@@ -45,10 +47,10 @@ def whole(lifted) -> pb.VerifyRequest:
 
 
 @settings(max_examples=100, deadline=None)
-@given(requests)
-def test_it_reads_what_protobuf_reads(request):
+@given(requests, ways)
+def test_it_reads_what_protobuf_reads(request, walk_from):
     data = request.SerializeToString()
-    lifted = lift(VERIFY, data)
+    lifted = lift(VERIFY, data, walk_from)
     assert whole(lifted) == request
     assert lifted.items == request.items
     for name, column in lifted.columns.items():
@@ -56,16 +58,16 @@ def test_it_reads_what_protobuf_reads(request):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(requests, min_size=2, max_size=3))
-def test_messages_put_together_are_merged(parts):
+@given(st.lists(requests, min_size=2, max_size=3), ways)
+def test_messages_put_together_are_merged(parts, walk_from):
     """Fields that come twice: protobuf says what that means."""
     data = b"".join(part.SerializeToString() for part in parts)
-    assert whole(lift(VERIFY, data)) == pb.VerifyRequest.FromString(data)
+    assert whole(lift(VERIFY, data, walk_from)) == pb.VerifyRequest.FromString(data)
 
 
 @settings(max_examples=200, deadline=None)
-@given(requests, st.data())
-def test_bytes_that_are_damaged_are_refused_as_protobuf_refuses_them(request, data):
+@given(requests, ways, st.data())
+def test_bytes_that_are_damaged_are_refused_as_protobuf_refuses_them(request, walk_from, data):
     damaged = bytearray(request.SerializeToString() or b"\0")
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(damaged) - 1))
@@ -75,15 +77,15 @@ def test_bytes_that_are_damaged_are_refused_as_protobuf_refuses_them(request, da
         expected = pb.VerifyRequest.FromString(damaged)
     except DecodeError:
         with pytest.raises(DecodeError):
-            lift(VERIFY, damaged)
+            lift(VERIFY, damaged, walk_from)
         return
-    assert whole(lift(VERIFY, damaged)) == expected
+    assert whole(lift(VERIFY, damaged, walk_from)) == expected
 
 
-def test_columns_are_views_of_the_bytes_that_came():
-    data = pb.VerifyRequest(items=1, input=pb.Column(data=bytes(1000))).SerializeToString()
+def test_large_columns_are_views_of_the_bytes_that_came():
+    data = pb.VerifyRequest(items=1, input=pb.Column(data=bytes(1 << 20))).SerializeToString()
     lifted = lift(VERIFY, data)
     base = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
     at = np.frombuffer(lifted.input.data, np.uint8).__array_interface__["data"][0]
-    assert base <= at <= base + len(data) - 1000
+    assert base <= at <= base + len(data) - (1 << 20)
     assert len(lifted.message.SerializeToString()) < 10

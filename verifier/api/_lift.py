@@ -2,7 +2,8 @@
 
 Protobuf copies every column twice: into its own memory and out of it again. Here the fields at the top of the message
 are walked, what a column holds becomes a view of the bytes that gRPC gave, and only the rest is parsed. Whatever is
-unusual but allowed (a field that comes twice) is left to protobuf.
+unusual but allowed (a field that comes twice) is left to protobuf, and so are small messages, which are copied sooner
+than walked.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ __all__ = ["KINDS", "ColumnarRequest", "Given", "Kind", "RequestDigest", "lift",
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DATA, _OFFSETS = 1, 2  # fields of Column
+
+_WALK_FROM = (
+    64 << 10
+)  # bytes: protobuf takes 7 us for 8 KiB and 12 for 80, walking 16; for 1.3 MB they take 250 and 30
 
 
 class _UnusualError(Exception):
@@ -103,23 +108,29 @@ class RequestDigest:
             return self._taken
 
 
-def lift(kind: Kind, data: bytes) -> ColumnarRequest:
-    """Raises DecodeError where the bytes are not the message."""
+def lift(kind: Kind, data: bytes, walk_from: int = _WALK_FROM) -> ColumnarRequest:
+    """Messages of `walk_from` bytes or more are walked. Raises DecodeError where the bytes are not the message."""
+    if len(data) >= walk_from:
+        try:
+            return _walked(kind, data)
+        except _UnusualError:
+            pass
+    return _parsed(kind, data)
+
+
+def _walked(kind: Kind, data: bytes) -> ColumnarRequest:
     view = memoryview(data)
     kept: list[bytes | memoryview] = []
     columns: dict[str, Given] = {}
     begin = 0  # of what is kept next
-    try:
-        for number, wire, tag_at, at, end in _fields(view):
-            name = kind.columns.get(number)
-            if name is not None and wire == _BYTES:
-                if name in columns:
-                    raise _UnusualError
-                columns[name], rest = _column(view[at:end])
-                kept += [view[begin:tag_at], _varint_bytes(number << 3 | _BYTES), _varint_bytes(len(rest)), rest]
-                begin = end
-    except _UnusualError:
-        return _parsed(kind, data)
+    for number, wire, tag_at, at, end in _fields(view):
+        name = kind.columns.get(number)
+        if name is not None and wire == _BYTES:
+            if name in columns:
+                raise _UnusualError
+            columns[name], rest = _column(view[at:end])
+            kept += [view[begin:tag_at], _varint_bytes(number << 3 | _BYTES), _varint_bytes(len(rest)), rest]
+            begin = end
     message: Any = kind.message()
     message.MergeFromString(b"".join((*kept, view[begin:])))
     return ColumnarRequest(message, columns)
