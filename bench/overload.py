@@ -67,7 +67,8 @@ class Calls:
     starts: np.ndarray
     seconds: np.ndarray
     outcomes: np.ndarray
-    queued: np.ndarray  # of the seconds those that the daemon had them wait for a device
+    in_core: np.ndarray  # of the seconds those from being accepted to being answered
+    queued: np.ndarray  # of these what they waited for a device
     on_device: np.ndarray
 
     def quantile(self, q: float, outcome: int, what: str = "seconds") -> float:
@@ -122,7 +123,7 @@ class Clients:
             for problem in json.loads(told):
                 print(f"  {problem}")
             rows = np.load(settings["path"])
-            found.append(Calls(rows[:, 0], rows[:, 1], rows[:, 2].astype(int), rows[:, 3], rows[:, 4]))
+            found.append(Calls(rows[:, 0], rows[:, 1], rows[:, 2].astype(int), *rows.T[3:]))
         return found
 
 
@@ -232,7 +233,7 @@ def conclude(
         **{
             f"consensus_{part}_p{q}{when}_s": calls.quantile(q / 100, RIGHT, part)
             for when, calls in (("_alone", alone), ("", urgent))
-            for part in ("seconds", "queued", "on_device")
+            for part in ("seconds", "in_core", "queued", "on_device")
             for q in (50, 90, 99)
         },
         "memory_spread": float(flat),

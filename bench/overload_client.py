@@ -3,7 +3,8 @@
     python bench/overload_client.py SETTINGS
 
 bench/overload.py starts it with its settings as JSON. When its channels are warm it prints "ready", waits for a line,
-sends, and leaves a row a call: start, seconds, outcome, seconds in the queue and on the device.
+sends, and leaves a row a call: start, seconds, outcome, and of the seconds those in the core, in its queue and on the
+device.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Client:
         options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         channels = [grpc.insecure_channel(settings["address"], options) for _ in range(settings["connections"])]
         self.stubs = [rpc.VerifierStub(channel) for channel in channels]
-        self.rows: list[tuple[float, float, int, float, float]] = []
+        self.rows: list[tuple[float, float, int, float, float, float]] = []
         self.problems: list[str] = []
 
     def share(self, address: str) -> None:
@@ -89,7 +90,7 @@ class Client:
         else:
             with ThreadPoolExecutor(self.settings["threads"]) as pool:
                 self.send_and_wait(pool)
-        rows = np.array(self.rows).reshape(-1, 5)
+        rows = np.array(self.rows).reshape(-1, 6)
         np.save(self.settings["path"], rows)
         print(json.dumps(self.problems[:3]), flush=True)
 
@@ -144,16 +145,17 @@ class Client:
 
     def note(self, number: int, begun: float, result: Callable[[], pb.VerifyResponse]) -> None:
         """Takes down what a call came to."""
-        queued = on_device = 0.0
+        parts = (0.0, 0.0, 0.0)
         try:
             answer = result()
             outcome = judge(self.samples[number % len(self.samples)], answer)
-            queued, on_device = answer.timings.queue_ns / 1e9, answer.timings.device_ns / 1e9
+            timings = answer.timings
+            parts = timings.total_ns / 1e9, timings.queue_ns / 1e9, timings.device_ns / 1e9
         except grpc.RpcError as error:
             outcome = failure(error)
             if outcome is LOST:
                 self.problems.append(f"{error.code().name}: {error.details()}")
-        self.rows.append((begun, time.monotonic() - begun, outcome, queued, on_device))
+        self.rows.append((begun, time.monotonic() - begun, outcome, *parts))
 
 
 def failure(error: grpc.RpcError) -> int:
