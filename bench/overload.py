@@ -2,6 +2,7 @@
 
     python bench/overload.py --device cpu
     python bench/overload.py --device cuda:0 --items 65536 --processes 6 --shared-memory --set server.processes=5
+    python bench/overload.py --device cpu --urgent-listener
 
 First the peak: callers that wait for each answer before the next request. Then callers that send at --times that rate
 without waiting, while another sends small consensus requests, alone before and among them then. With --shared-memory
@@ -55,6 +56,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--queue-s", type=float, default=2.0, help="scheduling.queue_s of the daemon")
     parser.add_argument("--shared-memory", action="store_true", help="columns lie in the clients' memory")
+    parser.add_argument("--urgent-listener", action="store_true", help="consensus has a front end of its own")
     parser.add_argument("--set", action="append", default=[], help="another setting of the daemon")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "overload.jsonl")
     return parser.parse_args()
@@ -163,7 +165,7 @@ def main() -> None:
     options = arguments()
     (device,) = (device for device in list_devices() if device.id == options.device)
     plugin = ROOT / ("plugins" if options.plugin == "sm2" else "tests/fixtures/plugins") / options.plugin
-    consensus = {
+    consensus: dict[str, Any] = {
         "items": options.consensus_items,
         "priority": int(pb.PRIORITY_CONSENSUS),
         "threads": 1,
@@ -175,6 +177,9 @@ def main() -> None:
         settings = [f"scheduling.queue_s={options.queue_s}", "scheduling.caller_share=1.0"]
         if options.shared_memory:
             settings += ["shared_memory.enabled=true", f"shared_memory.listen={memory_of(folder)}"]
+        if options.urgent_listener:
+            consensus["address"] = f"unix:{folder}/urgent.sock"
+            settings.append(f'server.urgent_listen=["{consensus["address"]}"]')
         settings += options.set
         daemon = DaemonProcess(folder, [str(plugin)], *settings, devices=(options.device,), cache=None)
         try:
@@ -251,7 +256,7 @@ def conclude(
         [served],
         includes=("shared memory" if options.shared_memory else "gRPC", "transfer", "parsing"),
         limit=("the peak of callers that wait", peak),
-        settings={**found, **load_average()},
+        settings={**found, "urgent_listener": int(options.urgent_listener), **load_average()},
     )
     append_records(options.out, [record])
     return 1 if sum(calls.count(outcome) for calls in (rest, urgent) for outcome in (LOST, WRONG)) else 0

@@ -19,6 +19,7 @@ class Listeners:
 
     tls: Tls | None
     work: Listener
+    urgent: Listener  # for work, too
     health: Listener
 
     @classmethod
@@ -32,11 +33,13 @@ class Listeners:
         found = cls(
             tls,
             Listener.for_work(settings, server.listen, tls),
+            Listener.for_work(settings, server.urgent_listen, tls, "server.urgent_listen"),
             Listener("health.listen", health.listen, None, health.insecure, mode),
         )
         page = () if status.listen in ("", "auto") else (status.listen,)
         for listener in (
             found.work,
+            found.urgent,
             found.health,
             Listener("metrics.listen", (metrics.listen,) if metrics.listen else (), None, metrics.insecure),
             Listener("status.listen", page, None, status.insecure),

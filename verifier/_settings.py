@@ -58,6 +58,8 @@ class ServerSettings(_Section):
     """The listener for work."""
 
     listen: tuple[str, ...] = ("127.0.0.1:50051",)  # host:port, [v6]:port or unix:/path
+    # The same for callers that must not wait behind others' calls: a front-end process of their own serves these.
+    urgent_listen: tuple[str, ...] = ()
     tls_certificate_file: Path | None = None  # PEM; with it and the key the listener speaks TLS
     tls_key_file: Path | None = None
     tls_client_ca_file: Path | None = None  # PEM; clients must then show a certificate that it signed

@@ -74,6 +74,7 @@ class Daemon:
         self.settings = settings
         self.metrics = Metrics()
         self.addresses: tuple[str, ...] = ()  # of the work's listener, with the ports that were taken
+        self.urgent_addresses: tuple[str, ...] = ()
         self.health_addresses: tuple[str, ...] = ()
         self.metrics_port: int | None = None
         self.status_port: int | None = None
@@ -123,6 +124,7 @@ class Daemon:
             "ready",
             version=__version__,
             listen=list(self.addresses),
+            urgent=list(self.urgent_addresses),
             health=list(self.health_addresses),
             metrics_port=self.metrics_port,
             status_port=self.status_port,
@@ -191,7 +193,7 @@ class Daemon:
         if self._door.front_ends is not None:
             self._health.mirror(self._door.front_ends.served)
         self._door.start()
-        self.addresses = self._door.addresses
+        self.addresses, self.urgent_addresses = self._door.addresses, self._door.urgent_addresses
 
     def _shared_regions(self) -> SharedRegions:
         settings = self.settings.shared_memory

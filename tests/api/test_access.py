@@ -128,6 +128,14 @@ def test_opening_one_listener_opens_no_other(section):
         Daemon(load_settings(overrides={section: closed, "server": {"insecure": True}}))
 
 
+@pytest.mark.parametrize("setting", ["listen", "urgent_listen"])
+def test_no_listener_of_work_is_opened_to_others_without_tls(setting):
+    open_one = {setting: ["0.0.0.0:1"]}
+    Daemon(load_settings(overrides={"server": open_one | {"insecure": True}}))
+    with pytest.raises(ConfigError, match=rf"server\.{setting}: 0\.0\.0\.0:1 can be reached from other hosts"):
+        Daemon(load_settings(overrides={"server": open_one}))
+
+
 def test_an_admin_port_needs_mutual_tls_however_local_it_is():
     with pytest.raises(ConfigError, match=r"admin\.listen: 127\.0\.0\.1:1: without mutual TLS"):
         Daemon(load_settings(overrides={"admin": {"listen": ["127.0.0.1:1"]}}))

@@ -54,7 +54,7 @@ def test_a_process_that_cannot_be_made_is_tried_again_and_leaves_nothing(monkeyp
     gc.collect()  # what earlier tests left is not counted, for it may go meanwhile
     before = len(list(Path("/proc/self/fd").iterdir()))
     owner = Owner()
-    front_end = _FrontEnd(owner, 0, ())
+    front_end = _FrontEnd(owner, 0, "server.listen", ())
     front_end.start()
     assert owner.stopping.wait(30)
     front_end.join(1)
@@ -86,7 +86,7 @@ def test_one_that_sends_rubbish_and_lives_on_is_replaced(monkeypatch):
     monkeypatch.setattr(_supervisor, "spawn", spawn)
     monkeypatch.setattr(_supervisor, "_BACK_OFF_S", 0.001)
     owner = Owner()
-    front_end = _FrontEnd(owner, 0, ())
+    front_end = _FrontEnd(owner, 0, "server.listen", ())
     front_end.start()
     try:
         assert owner.stopping.wait(30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import grpc
 from grpc_reflection.v1alpha import reflection
@@ -20,7 +20,6 @@ __all__ = ["Listener", "RpcServer"]
 _SPARE_CALLS = 16  # for calls that do no work: limits, health
 _ANSWERS_S = 2.0  # for answers on their way; a call that only watches would never end by itself
 
-Drained = TypeVar("Drained")
 AddServices = Callable[[grpc.Server], Sequence[str]]
 
 
@@ -35,10 +34,12 @@ class Listener:
     socket_mode: int = 0o660
 
     @classmethod
-    def for_work(cls, settings: Settings, addresses: tuple[str, ...], tls: Tls | None) -> Self:
-        """That of the settings' section `server`, at these addresses."""
+    def for_work(
+        cls, settings: Settings, addresses: tuple[str, ...], tls: Tls | None, setting: str = "server.listen"
+    ) -> Self:
+        """One of the settings' section `server`, at these addresses."""
         server = settings.server
-        return cls("server.listen", addresses, tls, server.insecure, int(server.socket_mode, 8))
+        return cls(setting, addresses, tls, server.insecure, int(server.socket_mode, 8))
 
     def check(self) -> None:
         """Raises ConfigError where others could reach an address and nothing protects it."""
@@ -105,14 +106,9 @@ class RpcServer:
         """Accepts calls."""
         self._server.start()
 
-    def drain(self, timeout_s: float, drain: Callable[[float], Drained]) -> Drained:
-        """Finishes accepted work with `drain(timeout_s)`, then lets its answers be sent and ends every call.
-
-        Handlers refuse new work meanwhile; the server itself would cancel such calls instead of saying why.
-        """
-        left = drain(timeout_s)
+    def finish(self) -> None:
+        """Lets answers that are ready be sent, and ends every call."""
         self._server.stop(_ANSWERS_S).wait()
-        return left
 
     def stop(self, grace_s: float) -> None:
         """Refuses new calls at once, waits for open ones, cancels what is left after `grace_s`."""

@@ -101,7 +101,8 @@ def _serve(settings: Settings) -> int:
         daemon.start()
     except VerifierError as error:
         _fail(error)
-    print(f"verifier ready on {' '.join(daemon.addresses)}", flush=True)
+    urgent = f" and for urgent calls on {' '.join(daemon.urgent_addresses)}" if daemon.urgent_addresses else ""
+    print(f"verifier ready on {' '.join(daemon.addresses)}{urgent}", flush=True)
     notify("READY=1")
     _wait(stop)
     notify("STOPPING=1")

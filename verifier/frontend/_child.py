@@ -62,6 +62,7 @@ class Setup(NamedTuple):
     """From the core, first."""
 
     settings: Settings
+    setting: str  # that has the addresses
     addresses: tuple[str, ...]  # with ports; Unix sockets that are this front end's
     core: str  # the gRPC target of the core's own server
     region_bytes: int
@@ -92,7 +93,7 @@ class FrontEnd:
         tls = Tls.from_settings(settings, self._counts.tls_files_read)
         self._server = RpcServer.for_work(
             settings,
-            Listener.for_work(settings, setup.addresses, tls),
+            Listener.for_work(settings, setup.addresses, tls, setup.setting),
             self._add,
             [CallInterceptor(access, self._tracing, self._counts.request)],
             share_port=True,

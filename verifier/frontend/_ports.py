@@ -13,9 +13,13 @@ __all__ = ["HeldPorts"]
 
 
 class HeldPorts:
-    """`addresses` are those given, with the ports that were taken. Raises ConfigError where one is in use."""
+    """`addresses` are those given, with the ports that were taken.
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    Raises ConfigError, naming the `setting` that has them, where one is in use.
+    """
+
+    def __init__(self, addresses: Sequence[str], setting: str) -> None:
+        self._setting = setting
         with ExitStack() as undo:
             self.addresses = tuple(
                 address if address.startswith("unix:") else self._hold(address, undo) for address in addresses
@@ -31,7 +35,7 @@ class HeldPorts:
         except OSError as error:
             problem = error.strerror or str(error)
             raise ConfigError(
-                f"server.listen: {address} cannot be opened: {problem}; is another process there?"
+                f"{self._setting}: {address} cannot be opened: {problem}; is another process there?"
             ) from None
         return f"{address.rpartition(':')[0]}:{taken[1]}"
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 
@@ -37,7 +37,8 @@ _BACK_OFF_S, _LONGEST_BACK_OFF_S, _SOUND_S = 0.05, 5.0, 30.0
 
 
 class FrontEnds:
-    """`count` processes that share the ports of `settings.server.listen`. A Unix socket belongs to one of them.
+    """`count` processes that share the ports of `settings.server.listen`, of which a Unix socket belongs to one; and
+    one more for `settings.server.urgent_listen`, where that has addresses.
 
     `core` is the gRPC target of the core's own server; `unmap` has workers let go of a region.
     """
@@ -64,11 +65,25 @@ class FrontEnds:
         self._draining = False
         self._lock = threading.Lock()
         self._up: set[int] = set()
-        self._ports = HeldPorts(settings.server.listen)
-        self.addresses = self._ports.addresses
+        self._ports = contextlib.ExitStack()
+        self.addresses = self._hold(settings.server.listen if count else (), "server.listen")
+        self.urgent_addresses = self._hold(settings.server.urgent_listen, "server.urgent_listen")
         unix = [address for address in self.addresses if address.startswith("unix:")]
         shared = tuple(address for address in self.addresses if not address.startswith("unix:"))
-        self._front_ends = [_FrontEnd(self, number, (*shared, *unix[number::count])) for number in range(count)]
+        self._front_ends = [
+            _FrontEnd(self, number, "server.listen", (*shared, *unix[number::count])) for number in range(count)
+        ]
+        if self.urgent_addresses:
+            self._front_ends.append(_FrontEnd(self, count, "server.urgent_listen", self.urgent_addresses))
+
+    def _hold(self, addresses: Sequence[str], setting: str) -> tuple[str, ...]:
+        try:
+            ports = HeldPorts(addresses, setting)
+        except ConfigError:
+            self._ports.close()
+            raise
+        self._ports.callback(ports.close)
+        return ports.addresses
 
     def start(self) -> None:
         """Returns when all accept calls. Raises ConfigError, BackendError; nothing runs then."""
@@ -131,9 +146,10 @@ class FrontEnds:
 class _FrontEnd:
     """One front end, whichever process that is now."""
 
-    def __init__(self, owner: FrontEnds, number: int, addresses: tuple[str, ...]) -> None:
+    def __init__(self, owner: FrontEnds, number: int, setting: str, addresses: tuple[str, ...]) -> None:
         self._owner = owner
         self._number = number
+        self._setting = setting
         self._addresses = addresses
         self._process: subprocess.Popen[bytes] | None = None
         self._session: Session | None = None
@@ -196,7 +212,7 @@ class _FrontEnd:
                 region.retire()
                 raise
             connection = Connection(ours.detach())
-        setup = Setup(self._owner.settings, self._addresses, self._owner.core, region_bytes)
+        setup = Setup(self._owner.settings, self._setting, self._addresses, self._owner.core, region_bytes)
         with contextlib.suppress(OSError):  # it has ended already: the session sees it too
             connection.send_bytes(pickle.dumps(setup))
         channel = Channel(connection, FromFrontEnd)
