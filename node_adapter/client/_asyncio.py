@@ -27,7 +27,7 @@ from node_adapter.client._jobs import (
     verify_job,
 )
 from node_adapter.client._registration import register_request, registered
-from node_adapter.client._replicas import Replica
+from node_adapter.client._replicas import Replica, check_one
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
 from node_adapter.client._shared_memory import SharedMemory
@@ -62,6 +62,8 @@ class AsyncVerifierClient:
         same_plugins: bool = False,
         server_name: str = "",
     ) -> None:
+        if shared_memory is not None:
+            check_one("shared_memory", target)
         self._connections = AsyncConnections(target, credentials, server_name=server_name)
         self._same_plugins = same_plugins
         self._timeout_s = timeout_s

@@ -18,7 +18,7 @@ from typing import Any
 
 from node_adapter.errors import ReplicasError, RequestError
 
-__all__ = ["Address", "Lookup", "Replica", "Replicas", "addresses", "check_same_plugins", "is_one"]
+__all__ = ["Address", "Lookup", "Replica", "Replicas", "addresses", "check_one", "check_same_plugins", "is_one"]
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +72,12 @@ def is_one(target: str) -> bool:
     """Whether a target is one daemon by its form."""
     scheme, _, rest = target.partition(":")
     return not target.startswith("dns:///") and not (scheme in ("ipv4", "ipv6") and "," in rest)
+
+
+def check_one(what: str, target: str) -> None:
+    """Raises RequestError where what belongs to one daemon goes with a target that may be several."""
+    if not is_one(target):
+        raise RequestError(what, f"belongs to one daemon, and {target} may be several: name that daemon's address")
 
 
 def _numeric(address: str, port: str) -> str:

@@ -26,7 +26,7 @@ from node_adapter.client._jobs import (
     verify_job,
 )
 from node_adapter.client._registration import register_request, registered
-from node_adapter.client._replicas import Replica
+from node_adapter.client._replicas import Replica, check_one
 from node_adapter.client._results import Digests, Recovered, Result, Verdicts, join, merge
 from node_adapter.client._scheme import Algorithm, Hash, KeyEncoding, Priority, Scheme
 from node_adapter.client._shared_memory import SharedMemory
@@ -60,7 +60,7 @@ class VerifierClient:
 
     `credentials` are gRPC's, for TLS; `server_name` is whom the daemons' certificates are for, where the target does
     not say it. `interceptors` are gRPC's, such as `trace_calls()`. Columns in `shared_memory` are read there, not
-    sent, and not cut by `chunk_bytes`.
+    sent, and not cut by `chunk_bytes`; it belongs to one daemon, and so must the target.
     """
 
     def __init__(
@@ -80,6 +80,8 @@ class VerifierClient:
         same_plugins: bool = False,
         server_name: str = "",
     ) -> None:
+        if shared_memory is not None:
+            check_one("shared_memory", target)
         self._connections = Connections(target, credentials, interceptors, server_name=server_name)
         self._same_plugins = same_plugins
         self._timeout_s = timeout_s

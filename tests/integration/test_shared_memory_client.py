@@ -23,7 +23,7 @@ from node_adapter.client import (
     VerifierClient,
     _shared_memory,
 )
-from node_adapter.errors import CapacityError, RefusedError
+from node_adapter.errors import CapacityError, RefusedError, RequestError
 from verifier.bench.signatures import make_signatures
 
 SM2 = Scheme(Algorithm.SM2, InputKind.DIGEST, SignatureEncoding.RAW_RS, KeyEncoding.RAW_XY)
@@ -150,3 +150,11 @@ def test_room_comes_back_however_a_call_ends(sm2, address, lent):
         asyncio.run(calls())
         assert memory.lent_bytes == 0
     assert all(lent)
+
+
+@pytest.mark.parametrize("client", [VerifierClient, AsyncVerifierClient])
+def test_memory_of_one_daemon_goes_with_no_target_of_several(sm2, address, client):
+    with SharedMemory(address, 4096) as memory:
+        for target in (f"ipv4:{sm2.address},127.0.0.1:1", "dns:///localhost:1"):
+            with pytest.raises(RequestError, match="shared_memory: belongs to one daemon"):
+                client(target, shared_memory=memory)
