@@ -1,13 +1,20 @@
-"""TLS towards a daemon: the credentials that a command's options name."""
+"""TLS towards a daemon: the options of a command, and the credentials that they name."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import grpc
 import typer
 
-__all__ = ["credentials"]
+__all__ = ["TlsCa", "TlsCertificate", "TlsKey", "credentials"]
+
+TlsCa = Annotated[
+    Path | None, typer.Option(help="Speak TLS with a daemon whose certificate this authority (PEM) signed.")
+]
+TlsCertificate = Annotated[Path | None, typer.Option(help="One's own certificate (PEM), to show.")]
+TlsKey = Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")]
 
 
 def credentials(ca: Path | None, certificate: Path | None, key: Path | None) -> grpc.ChannelCredentials | None:

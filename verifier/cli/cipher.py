@@ -21,6 +21,7 @@ from verifier.cli._cipher_key import KeyFormat
 from verifier.cli._cipher_names import CipherFileError, parse_algorithm
 from verifier.cli._cipher_session import Target
 from verifier.cli._console import complain
+from verifier.cli._tls import TlsCa, TlsCertificate, TlsKey
 from verifier.errors import VerifierError
 
 __all__ = ["register"]
@@ -57,9 +58,6 @@ Order = Annotated[ByteOrder | None, typer.Option("--byte-order", help="hight: wh
 Gost = Annotated[bool, typer.Option("--gost-counter", help="kuznyechik-ctr: an iv of half a block (GOST R 34.13).")]
 Address = Annotated[str | None, typer.Option("--target", help="A daemon's address. Without it one starts here.")]
 Device = Annotated[str, typer.Option(help="Without --target: cpu, cuda:0, ...")]
-TlsCa = Annotated[Path | None, typer.Option(help="PEM: who signed the daemon's certificate.")]
-TlsCertificate = Annotated[Path | None, typer.Option(help="PEM: this caller's certificate.")]
-TlsKey = Annotated[Path | None, typer.Option(help="PEM: the certificate's key.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Let the key cross a network without TLS.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import grpc
 import numpy as np
 import typer
 from rich.console import Console
@@ -30,9 +31,12 @@ from node_adapter.client import AsyncVerifierClient, VerifierClient
 from node_adapter.errors import AdapterError
 from verifier.cli._console import complain, progress_on
 from verifier.cli._local import daemon_address
+from verifier.cli._tls import TlsCa, TlsCertificate, TlsKey, credentials
 from verifier.errors import VerifierError
 
 __all__ = ["register"]
+
+Tls = grpc.ChannelCredentials | None
 
 EXIT_MISMATCH = 1
 EXIT_FAILED = 2
@@ -55,6 +59,9 @@ def register(app: typer.Typer) -> None:
         address: Annotated[
             str | None, typer.Option(help="A daemon's host:port. Without it one is started for this run.")
         ] = None,
+        tls_ca: TlsCa = None,
+        tls_certificate: TlsCertificate = None,
+        tls_key: TlsKey = None,
         timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that the run may take.")] = 300.0,
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     ) -> None:
@@ -74,6 +81,7 @@ def register(app: typer.Typer) -> None:
         """
         console = Console(quiet=as_json)
         try:
+            tls = credentials(tls_ca, tls_certificate, tls_key)
             with progress_on(console) as progress:
                 total = blocks * transactions
                 start = (
@@ -81,7 +89,7 @@ def register(app: typer.Typer) -> None:
                 )
                 bar = progress.add_task(start, total=1)
                 with daemon_address(address, ("sm2", "ecdsa")) as target:
-                    _check_daemon(target)
+                    _check_daemon(target, tls)
                     progress.update(bar, completed=1)
                     bar = progress.add_task("signing transactions (once; kept in the cache)", total=total)
                     pool = make_pool(
@@ -95,6 +103,7 @@ def register(app: typer.Typer) -> None:
                     report = asyncio.run(
                         _run(
                             target,
+                            tls,
                             pool,
                             validators=validators,
                             seed=seed,
@@ -104,7 +113,7 @@ def register(app: typer.Typer) -> None:
                             progress=lambda done: progress.update(bar, completed=done),
                         )
                     )
-        except (AdapterError, VerifierError) as error:
+        except (AdapterError, VerifierError, OSError) as error:
             complain(error)
             raise typer.Exit(EXIT_FAILED) from None
         figures = summary(report, pool.signed)
@@ -116,14 +125,15 @@ def register(app: typer.Typer) -> None:
         raise typer.Exit(0 if report.ok else EXIT_MISMATCH)
 
 
-def _check_daemon(target: str) -> None:
+def _check_daemon(target: str, tls: Tls) -> None:
     """Raises AdapterError where nobody answers: nodes would ask for the whole time of the run."""
-    with VerifierClient(target) as client:
+    with VerifierClient(target, credentials=tls) as client:
         client.limits(_ANSWER_S)
 
 
 async def _run(
     target: str,
+    tls: Tls,
     pool: Pool,
     *,
     validators: int,
@@ -135,7 +145,7 @@ async def _run(
 ) -> Report:
     """All transactions are answered, the last validator being away for the second half; then it catches up."""
     requests = requests_of(pool, _MALFORMED)
-    engines = [Middleware(AsyncVerifierClient(target)) for _ in range(validators)]
+    engines = [Middleware(AsyncVerifierClient(target, credentials=tls)) for _ in range(validators)]
     world = RealTime(
         issue_members(seed, validators),
         pool,

@@ -22,7 +22,7 @@ from verifier.cli._certificates import CertificateOptions, needed_plugins, read_
 from verifier.cli._console import complain
 from verifier.cli._formats import BlockFormat, ChainId, Crypto, SpentFile, block_plugins, block_reader
 from verifier.cli._local import daemon_address
-from verifier.cli._tls import credentials
+from verifier.cli._tls import TlsCa, TlsCertificate, TlsKey, credentials
 from verifier.errors import VerifierError
 
 __all__ = ["Format", "register"]
@@ -60,11 +60,9 @@ def register(app: typer.Typer) -> None:
             str | None,
             typer.Option(help="A daemon's host:port, or several's. Without it one is started for this run."),
         ] = None,
-        tls_ca: Annotated[
-            Path | None, typer.Option(help="Speak TLS with a daemon whose certificate this authority (PEM) signed.")
-        ] = None,
-        tls_certificate: Annotated[Path | None, typer.Option(help="One's own certificate (PEM), to show.")] = None,
-        tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+        tls_ca: TlsCa = None,
+        tls_certificate: TlsCertificate = None,
+        tls_key: TlsKey = None,
         sm2_za: Annotated[
             Za, typer.Option(help="x509: none if SM2 signatures are over SM3(TBS), without the signer's ZA.")
         ] = Za.default,
