@@ -101,10 +101,10 @@ class HostStream:
         self._put("fill", lambda: _fill(destination, value, nbytes))
 
     def launch(self, function: Function, batch: BatchStruct) -> None:
-        """Runs a stage over `batch.items` items. The structure is copied before this returns."""
+        """Runs a stage over `batch.items` items. The structure may be changed when this has returned."""
         if not isinstance(function, HostFunction):
             raise TypeError("function: one of another driver")
-        copy = BatchStruct.from_buffer_copy(batch)
+        copy = batch if self._thread is None else BatchStruct.from_buffer_copy(batch)
         function.module.begin()
         try:
             self._put(f"launch {function.name}", lambda: self._driver.run_stage(function, copy), function.module.end)

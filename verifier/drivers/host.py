@@ -183,9 +183,13 @@ class HostDriver:
         and where that was wrong, as items may differ, it calls for help before its second range.
         """
         items, threads = batch.items, self.info.units
+        pointer = ctypes.byref(batch)
+        if items <= _WORD_ITEMS:
+            if items:
+                function.stage(pointer, 0, items, 0)
+            return
         step, short = self._cut(function, items)
         begins = itertools.count(0, step)  # next() is atomic
-        pointer = ctypes.byref(batch)
 
         def take(lane: int, limit_s: float = math.inf) -> int:
             began, done = time.perf_counter(), 0
