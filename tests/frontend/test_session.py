@@ -29,8 +29,10 @@ class Accepted:
         self.future = Attended()
         self.future.attend = attend and partial(attend, self)
         self.released = released
+        self.answered_by = None
 
     def answer(self):
+        self.answered_by = threading.current_thread()
         return self.future.result()
 
 
@@ -70,8 +72,8 @@ class FrontEnd:
         )
         self.session.start()
 
-    def call(self, number, items=1, spans=()):
-        message = pb.VerifyRequest(items=items).SerializeToString()
+    def call(self, number, items=1, spans=(), priority=pb.PRIORITY_POOL):
+        message = pb.VerifyRequest(items=items, priority=priority).SerializeToString()
         self.channel.send(Call(number, "Verify", message, spans, 0, 64, None, "caller"))
 
     def cancel(self, number):
@@ -200,6 +202,41 @@ def test_nobody_looks_while_another_call_is_open_and_only_until_another_comes(fr
         accepted.future.set_result(b"done")
         assert front_end.receive().id == number
     assert seen == [True]
+
+
+@pytest.mark.parametrize(
+    ("priority", "items", "at_once"),
+    [
+        (pb.PRIORITY_CONSENSUS, 8192, True),
+        (pb.PRIORITY_CONSENSUS, 8193, False),
+        (pb.PRIORITY_BLOCK, 1, False),
+    ],
+)
+def test_a_small_urgent_answer_is_sent_by_the_thread_that_has_it(front_end, priority, items, at_once):
+    front_end.call(1, items=items, priority=priority)
+    front_end.settle()
+    (accepted,) = front_end.operations.accepted
+    accepted.released()
+    accepted.future.set_result(b"done")
+    assert front_end.receive().body == b"done"
+    assert (accepted.answered_by is threading.current_thread()) is at_once
+    assert front_end.session.open_calls == 0
+
+
+def test_no_thread_waits_for_a_front_end_that_reads_nothing(front_end):
+    """Its answers wait in the outbox, urgent ones, too."""
+    body = bytes(4000)
+    count = 200  # more than a socket holds
+    for number in range(count):
+        front_end.call(number, priority=pb.PRIORITY_CONSENSUS)
+    until(lambda: len(front_end.operations.accepted) == count)
+    for accepted in front_end.operations.accepted:
+        accepted.released()
+        accepted.future.set_result(body)
+    senders = {accepted.answered_by for accepted in front_end.operations.accepted}
+    assert threading.current_thread() in senders
+    assert len(senders) > 1
+    assert {front_end.receive().id for _ in range(count)} == set(range(count))
 
 
 def test_what_is_free_after_the_front_end_has_gone_is_let_go_of_without_the_collector(front_end):
