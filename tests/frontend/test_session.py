@@ -223,6 +223,28 @@ def test_a_small_urgent_answer_is_sent_by_the_thread_that_has_it(front_end, prio
     assert front_end.session.open_calls == 0
 
 
+def test_urgent_answers_of_several_threads_are_all_sent(front_end):
+    count, threads = 1200, 4
+    received = []
+    reader = threading.Thread(target=lambda: received.extend(front_end.receive().id for _ in range(count)))
+    for number in range(count):
+        front_end.call(number, priority=pb.PRIORITY_CONSENSUS)
+    until(lambda: len(front_end.operations.accepted) == count)
+    reader.start()
+
+    def finish(thread):
+        for accepted in front_end.operations.accepted[thread::threads]:
+            accepted.released()
+            accepted.future.set_result(b"done")
+
+    workers = [threading.Thread(target=finish, args=(thread,)) for thread in range(threads)]
+    for worker in workers:
+        worker.start()
+    for thread in (*workers, reader):
+        thread.join()
+    assert sorted(received) == list(range(count))
+
+
 def test_no_thread_waits_for_a_front_end_that_reads_nothing(front_end):
     """Its answers wait in the outbox, urgent ones, too."""
     body = bytes(4000)

@@ -73,9 +73,6 @@ class Session:
         self._over = False  # nor sends them; changed with the last word in the outbox
         self._calls = select.poll()
         self._calls.register(channel.connection, select.POLLIN)
-        # A Unix socket says that it can be written to while three quarters of its buffer are free: 150 KB.
-        self._room = select.poll()
-        self._room.register(channel.connection, select.POLLOUT)
         self._threads = [
             threading.Thread(target=target, name=f"front-end {name}", daemon=True)
             for target, name in ((self._read, "calls"), (self._write, "answers"))
@@ -212,7 +209,7 @@ class Session:
         if threading.current_thread() is self._threads[0]:
             self._answered.append(entry)
             return
-        if entry.at_once and self._outbox.empty() and self._room.poll(0):
+        if entry.at_once and self._outbox.empty() and self._has_room():
             self._send(entry)
             return
         with self._lock:
@@ -221,6 +218,16 @@ class Session:
                 entry.pending = None  # whose batch lies in the region: in cycles it would keep that mapped
             else:
                 self._outbox.put(entry)
+
+    def _has_room(self) -> bool:
+        """Whether the socket takes an answer at once: while it can be written to three quarters of its buffer are free,
+        150 KB. Any thread asks, and a poll object is for one at a time."""
+        room = select.poll()
+        try:
+            room.register(self._channel.connection, select.POLLOUT)
+        except OSError:  # it is closed
+            return False
+        return bool(room.poll(0))
 
     def _cancel(self, number: int) -> None:
         with self._lock:
