@@ -220,8 +220,10 @@ class Session:
                 self._outbox.put(entry)
 
     def _has_room(self) -> bool:
-        """Whether the socket takes an answer at once: while it can be written to three quarters of its buffer are free,
-        150 KB. Any thread asks, and a poll object is for one at a time."""
+        """Whether the socket takes an answer at once: it can be written to while 150 KB of its buffer are free.
+
+        Any thread asks, and a poll object is for one at a time.
+        """
         room = select.poll()
         try:
             room.register(self._channel.connection, select.POLLOUT)
