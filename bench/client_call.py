@@ -107,7 +107,8 @@ def main() -> None:
     parser.add_argument("--room", action="store_true")
     options = parser.parse_args()
     if options.room:
-        return by_room(options.runs)
+        by_room(options.runs)
+        return
     made = make_signatures("SM2", 1024, keys=64).tiled(options.items)
     whole = message_of(made)
     if pb.VerifyRequest.FromString(columns_of(made)).signature != whole.signature:
@@ -130,7 +131,6 @@ def main() -> None:
         for name, clock in (("clock", time.perf_counter), ("processor", time.process_time)):
             print(f"{name}:")
             in_turns(calls, options.runs, clock)
-    return None
 
 
 if __name__ == "__main__":

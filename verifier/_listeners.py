@@ -19,7 +19,6 @@ class Listeners:
 
     tls: Tls | None
     work: Listener
-    urgent: Listener  # for work, too
     health: Listener
 
     @classmethod
@@ -33,13 +32,12 @@ class Listeners:
         found = cls(
             tls,
             Listener.for_work(settings, server.listen, tls),
-            Listener.for_work(settings, server.urgent_listen, tls, "server.urgent_listen"),
             Listener("health.listen", health.listen, None, health.insecure, mode),
         )
         page = () if status.listen in ("", "auto") else (status.listen,)
         for listener in (
             found.work,
-            found.urgent,
+            Listener.for_work(settings, server.urgent_listen, tls, "server.urgent_listen"),
             found.health,
             Listener("metrics.listen", (metrics.listen,) if metrics.listen else (), None, metrics.insecure),
             Listener("status.listen", page, None, status.insecure),
