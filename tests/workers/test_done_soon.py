@@ -38,7 +38,7 @@ def begin(manifest, build, monkeypatch):
         opened.append(bench)
         ours, theirs = (Connection(end.detach()) for end in socket.socketpair())
         channel = Channel(theirs, Order)
-        child = Child(bench.driver, bench.pipeline, MappedRegions(bench.driver), ours, channel)
+        child = Child(bench.driver, bench.pipeline, MappedRegions(bench.driver), ours, channel, channel)
         return child, bench, Channel(ours, Order)
 
     yield begun

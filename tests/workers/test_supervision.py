@@ -247,7 +247,7 @@ def test_a_device_that_will_not_open_is_told_from_a_process_that_died(make_worke
     assert worker.errors == {"start": 1}
 
 
-@pytest.mark.parametrize("scarce", ["memory", "thread"])
+@pytest.mark.parametrize("scarce", ["memory", "fake:0 results", "fake:0 urgent results"])
 def test_a_device_comes_back_though_there_is_no_memory_or_thread_at_first(start, monkeypatch, scarce):
     worker, watch = start()
     failures = [MemoryError("none left"), MemoryError("none left")]
@@ -260,7 +260,7 @@ def test_a_device_comes_back_though_there_is_no_memory_or_thread_at_first(start,
         return made[-1]
 
     def begin_later(thread):
-        if scarce == "thread" and failures and thread.name.endswith("results"):
+        if thread.name == scarce and failures:
             failures.pop()
             raise RuntimeError("can't start new thread")
         begin(thread)
@@ -270,11 +270,13 @@ def test_a_device_comes_back_though_there_is_no_memory_or_thread_at_first(start,
     os.kill(worker.pid, signal.SIGKILL)
     watch.wait_up(2)
     works(worker)
-    assert worker.errors["start"] == 2
     assert worker.restarts == 3
-    *given_up, (last, _, _) = made
-    assert last.pid == worker.pid
-    assert all(popen.returncode == -signal.SIGKILL and control.closed for popen, control, _ in given_up)
+    *given_up, last = made
+    assert last.popen.pid == worker.pid
+    for each in given_up:
+        assert each.popen.returncode == -signal.SIGKILL
+        assert each.control.closed
+    assert worker.errors == {"died": 1, "start": 2}
 
 
 def test_a_worker_that_is_down_refuses_and_says_why(start):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -36,6 +37,25 @@ def test_it_overtakes_what_is_in_flight(make_worker, manifest, image, tmp_path):
     (tmp_path / "held").unlink()
     for future in usual:
         check_verify(SMALL, future.result(RESULT_S)[0])
+
+
+def test_its_answer_waits_for_nobody_who_is_busy_with_others(make_worker, manifest, image, tmp_path):
+    worker = holding(make_worker, manifest, image, tmp_path / "held")
+    began, go_on = threading.Event(), threading.Event()
+
+    def busy(_) -> None:
+        began.set()
+        go_on.wait(RESULT_S)
+
+    usual = run(worker)
+    usual.add_done_callback(busy)
+    (tmp_path / "held").unlink()
+    assert began.wait(RESULT_S)  # the thread that reads is in `busy`
+    behind = run(worker)
+    check_verify(SMALL, run(worker, urgent=True).result(RESULT_S)[0])
+    assert not behind.done()
+    go_on.set()
+    check_verify(SMALL, behind.result(RESULT_S)[0])
 
 
 def test_urgent_ones_do_not_hide_one_that_hangs(make_worker, manifest, image, tmp_path):

@@ -16,7 +16,7 @@ from verifier.api import RefusedError, Status
 
 __all__ = ["Asked", "Refusals"]
 
-_LONGEST_S = 0.01  # a queue that is full has work for longer
+_LONGEST_S = 0.05  # a queue that is full has work for longer
 _PART = 0.25  # of the time after which the core said to try again
 _MOST = 1024  # kinds of requests that are remembered; callers' user ids are among them
 

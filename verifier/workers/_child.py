@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 
@@ -104,14 +105,16 @@ class Child:
         regions: MappedRegions,
         control: Connection,
         batches: Channel,
+        urgent: Channel,
     ) -> None:
+        """`batches` brings orders and takes answers, but for those to urgent batches, which go to `urgent`."""
         self._driver = driver
         self._pipeline = pipeline
         self._regions = regions
         self._control = control
         self._batches = batches
         self._instances: dict[int, Instance] = {}
-        self._answering = threading.Lock()  # one message at a time
+        self._answers = {False: (threading.Lock(), batches), True: (threading.Lock(), urgent)}  # by urgency
         self._orders = select.poll()
         self._orders.register(batches.connection, select.POLLIN)
         self._watched_s, self._linger_s = (_WATCHED_S, _LINGER_S) if may_look() else (0.0, 0.0)
@@ -121,16 +124,19 @@ class Child:
         threading.Thread(target=self._serve_control, daemon=True, name="control").start()
         if self._driver.info.unified:
             while (job := self._next_job()) is not None:
-                self._answer(self._submit(job))
+                self._answer(job.urgent, self._submit(job))
         else:
-            finishers = [Finisher(name, self._driver.attach, self._answer) for name in ("finish", "finish urgent")]
+            finishers = {
+                urgent: Finisher(name, self._driver.attach, partial(self._answer, urgent))
+                for urgent, name in ((False, "finish"), (True, "finish urgent"))
+            }
             while (job := self._next_job()) is not None:
                 submitted, finisher = self._submit(job), finishers[job.urgent]
                 if finisher.idle and self._is_done_soon(submitted):
-                    self._answer(submitted)
+                    self._answer(job.urgent, submitted)
                 else:
                     finisher.give(submitted)
-            for finisher in finishers:
+            for finisher in finishers.values():
                 finisher.close()
         for instance in self._instances.values():
             instance.close()
@@ -186,7 +192,7 @@ class Child:
         except Exception as error:
             return Failed(job.ticket, Problem.of(error))
 
-    def _answer(self, submitted: _Taken) -> None:
+    def _answer(self, urgent: bool, submitted: _Taken) -> None:
         answer: Answer
         if isinstance(submitted, Submitted):
             try:
@@ -196,8 +202,9 @@ class Child:
                 answer = Failed(submitted.job.ticket, Problem.of(error))
         else:
             answer = submitted
-        with self._answering:
-            self._batches.send(answer)
+        turn, channel = self._answers[urgent]
+        with turn:  # one message at a time
+            channel.send(answer)
 
     def _serve_control(self) -> None:
         self._driver.attach()
@@ -226,12 +233,12 @@ def _open(hello: Hello) -> Driver:
     return open_driver("cpu" if kind == "cpu" else hello.device_id, **hello.options.driver)
 
 
-def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
-    """Runs until the parent ends it. The arguments are inherited file descriptors: two sockets and the slots."""
+def main(control_fd: int, batches_fd: int, urgent_fd: int, memory_fd: int) -> None:
+    """Runs until the parent ends it. The arguments are inherited file descriptors: three sockets and the slots."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent drains first, then ends us
     faulthandler.enable()
     keep_what_is_there()
-    control, batches = Connection(control_fd), Connection(batches_fd)
+    control, batches, urgent = (Connection(fd) for fd in (control_fd, batches_fd, urgent_fd))
     hello: Hello = control.recv()
     options = hello.options
     with ExitStack() as resources:
@@ -253,4 +260,5 @@ def main(control_fd: int, batches_fd: int, memory_fd: int) -> None:
             return
         device: DeviceInfo = dataclasses.replace(driver.info, id=hello.device_id)
         control.send(device)
-        Child(driver, pipeline, regions, control, Channel(batches, Order)).serve()
+        # Nothing is received on `urgent`.
+        Child(driver, pipeline, regions, control, Channel(batches, Order), Channel(urgent, None)).serve()

@@ -98,19 +98,23 @@ class Process:
         memory = Slots.create(options.slots, options.slot_bytes)
         try:
             self._slots = Slots(memory, options.slots, options.slot_bytes).slots
-            self._popen, self._control, batches = spawn_worker(device_id, memory)
+            self._popen, self._control, batches, urgent = spawn_worker(device_id, memory)
         finally:
             os.close(memory)
-        self._batches = Channel(batches, Answer)
-        self._reader = Reader(f"{device_id} results", self._batches, self._take, self.lose)
+        self._batches, self._urgent = Channel(batches, Answer), Channel(urgent, Answer)
+        # Answers to urgent batches are read by a thread of their own: under load those to others wait for each other.
+        self._readers = [
+            Reader(f"{device_id} results", self._batches, self._take, self.lose),
+            Reader(f"{device_id} urgent results", self._urgent, self._take, self.lose),
+        ]
         try:
-            self._reader.start()
+            for reader in self._readers:
+                reader.start()
         except BaseException:  # no thread is left: nobody would end what was begun
+            self._stopping = True
             self._popen.kill()
             self._popen.wait()
-            self._reader.close()
-            self._control.close()
-            self._batches.close()
+            self._close()
             raise
 
     @property
@@ -182,7 +186,8 @@ class Process:
                 )
                 flight = _Flight(job, [part.items for part in parts], places)
                 flight.future.set_running_or_notify_cancel()
-                flight.future.attend = partial(self._reader.read_while, partial(self._is_next, job.ticket))
+                reader = self._readers[urgent]
+                flight.future.attend = partial(reader.read_while, partial(self._is_next, job.ticket))
                 if not self._flights:
                     self._head_since = time.monotonic()
                 self._flights[job.ticket] = flight
@@ -277,11 +282,17 @@ class Process:
             self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return False
-        self._reader.close()
+        self._close()
+        return True
+
+    def _close(self) -> None:
+        """Behind the process's end, which ends the readers."""
+        for reader in self._readers:
+            reader.close()
         with self._asking, self._sending:
             self._control.close()
             self._batches.close()
-        return True
+            self._urgent.close()
 
     def _runs(self, instance_id: int) -> bool:
         return any(flight.job.instance_id == instance_id for flight in self._flights.values())
