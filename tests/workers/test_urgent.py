@@ -15,13 +15,20 @@ SMALL = fixed_batch(np.arange(40, dtype=np.uint8).reshape(20, 2))
 
 
 def holding(make_worker, manifest, image, held, **options):
-    """A worker of a device whose first batch is not done while the file is there."""
+    """A worker of a device, and its first batch, which is under way and not done while the file is there."""
     held.touch()
-    faults = [Fault("launch parity_sum", after=1, times=1, held=str(held))]  # behind the load's own
+    begun = held.with_name("begun")
+    # Behind the load's own.
+    faults = [Fault("launch parity_sum", after=1, times=1, held=str(held), once=str(begun))]
     worker = make_worker("fake:0", driver={"faults": faults}, **options)
     worker.start()
     worker.load(1, manifest, image)
-    return worker
+    first = run(worker)
+    end = time.monotonic() + RESULT_S
+    while not begun.exists():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    return worker, first
 
 
 def run(worker, batch=SMALL, **how):
@@ -29,8 +36,8 @@ def run(worker, batch=SMALL, **how):
 
 
 def test_it_overtakes_what_is_in_flight(make_worker, manifest, image, tmp_path):
-    worker = holding(make_worker, manifest, image, tmp_path / "held")
-    usual = [run(worker), run(worker)]
+    worker, first = holding(make_worker, manifest, image, tmp_path / "held")
+    usual = [first, run(worker)]
     for _ in range(3):
         check_verify(SMALL, run(worker, urgent=True).result(RESULT_S)[0])
     assert not any(future.done() for future in usual)
@@ -40,15 +47,14 @@ def test_it_overtakes_what_is_in_flight(make_worker, manifest, image, tmp_path):
 
 
 def test_its_answer_waits_for_nobody_who_is_busy_with_others(make_worker, manifest, image, tmp_path):
-    worker = holding(make_worker, manifest, image, tmp_path / "held")
+    worker, first = holding(make_worker, manifest, image, tmp_path / "held")
     began, go_on = threading.Event(), threading.Event()
 
     def busy(_) -> None:
         began.set()
         go_on.wait(RESULT_S)
 
-    usual = run(worker)
-    usual.add_done_callback(busy)
+    first.add_done_callback(busy)
     (tmp_path / "held").unlink()
     assert began.wait(RESULT_S)  # the thread that reads is in `busy`
     behind = run(worker)
@@ -59,8 +65,7 @@ def test_its_answer_waits_for_nobody_who_is_busy_with_others(make_worker, manife
 
 
 def test_urgent_ones_do_not_hide_one_that_hangs(make_worker, manifest, image, tmp_path):
-    worker = holding(make_worker, manifest, image, tmp_path / "held", batch_limit_s=0.5, item_limit_s=0.0)
-    hangs = run(worker)
+    worker, hangs = holding(make_worker, manifest, image, tmp_path / "held", batch_limit_s=0.5, item_limit_s=0.0)
     end = time.monotonic() + RESULT_S
     while not hangs.done() and time.monotonic() < end:
         run(worker, urgent=True).exception(RESULT_S)
