@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -12,9 +13,10 @@ from _verdicts import assert_right
 from _waiting import until
 
 from verifier.attended import Attended
-from verifier.errors import NotServedError
+from verifier.errors import DeadlineError, NotServedError
 from verifier.model import BatchResult
 from verifier.scheduling import Scheduler, SchedulingOptions, _scheduler
+from verifier.scheduling._core import Core
 
 
 @dataclass(eq=False)
@@ -64,6 +66,35 @@ def test_what_waits_is_handed_over_in_its_order_by_the_threads(scheduler, device
     assert device.threads == [HERE, THERE]
     for value, future in zip((2, 3, 5), futures, strict=True):
         assert_right(future.result(0), [value])
+
+
+def test_nobody_looks_for_room_while_there_is_none(scheduler, device, monkeypatch):
+    looks = []
+    look = Core.next_launch
+    monkeypatch.setattr(Core, "next_launch", lambda core, now: looks.append(now) or look(core, now))
+    futures = []
+    for value in range(2, 22):
+        futures.append(scheduler.submit(batch([value])))
+        time.sleep(0.002)  # for a thread that was woken
+    assert len(looks) <= 2  # the first one's, and the thread's own when it has just begun
+    device.finish()
+    until(lambda: device.running)
+    device.finish()
+    for value, future in zip(range(2, 22), futures, strict=True):
+        assert_right(future.result(0), [value])
+
+
+def test_a_deadline_before_all_others_is_kept_though_the_device_is_busy(scheduler, device):
+    first, second = scheduler.submit(batch([2])), scheduler.submit(batch([3]))
+    hurried = scheduler.submit(batch([4]), deadline=time.monotonic() + 0.1)
+    with pytest.raises(DeadlineError):
+        hurried.result(60)
+    assert not second.done()
+    device.finish()
+    until(lambda: device.running)
+    device.finish()
+    assert_right(first.result(0), [2])
+    assert_right(second.result(0), [3])
 
 
 def test_a_large_batch_is_handed_over_by_the_threads(scheduler, device, monkeypatch):

@@ -276,6 +276,11 @@ class Backlog:
         """Whether nothing waits for a device."""
         return not self._queues
 
+    @property
+    def urgent(self) -> bool:
+        """Whether something that waits is urgent."""
+        return any(queue.urgent_items for queue in self._queues.values())
+
     def waiting(self) -> tuple[int, int]:
         """Items that no device has, and requests that they belong to."""
         return (

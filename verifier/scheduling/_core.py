@@ -154,6 +154,14 @@ class Core:
         """Whether something waits for a device."""
         return bool(self._again) or not self.backlog.empty
 
+    def could_begin(self, now: float) -> bool:
+        """Whether `next_launch` might find something now; False: something must happen first, or `next_time` come."""
+        if not self.waits:
+            return False
+        if self._again or self.unserved or self._any_room(now):
+            return True
+        return self.backlog.urgent and self._any_room(now, urgent=True)
+
     @property
     def look_again_s(self) -> float | None:
         """Seconds after which to look again because devices are down."""

@@ -96,7 +96,9 @@ class Scheduler:
                 raise StoppingError("the daemon is stopping")
             try:
                 at_once = (work.urgent or not self._core.waits) and self._may_begin(batch)
+                before = self._core.next_time()
                 self._core.admit(work)
+                sooner = self._core.next_time() < before
             except CapacityError:
                 self._metrics.rejected(batch.key.plugin, "queue_full")
                 raise
@@ -108,7 +110,10 @@ class Scheduler:
             except Exception:
                 _log.exception("dispatch_failed")  # the threads look at it again
             self._metrics.settle()  # of batches before this one, while the device works
-        self.wake()
+        if sooner:
+            self._notify()
+        else:
+            self.wake()
         return work.future
 
     def _may_begin(self, batch: Batch) -> bool:
@@ -129,10 +134,14 @@ class Scheduler:
 
     def wake(self) -> None:
         """Looks for work again: a device has room, has come back, or an instance was activated. Never blocks for
-        long, and wakes nobody where nothing waits."""
+        long, and wakes nobody where nothing could begin: under load a thread that looks in vain keeps others from
+        the interpreter."""
         with self._lock:
-            if not (self._core.waits or self._draining):
+            if not (self._draining or self._core.could_begin(self._clock())):
                 return
+        self._notify()
+
+    def _notify(self) -> None:
         with self._signal:
             self._version += 1
             self._signal.notify_all()
