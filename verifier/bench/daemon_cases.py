@@ -13,10 +13,11 @@ import statistics
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import numpy as np
@@ -42,7 +43,13 @@ KEYS, KEYS_CPU = 1000, 64  # that are registered
 KEY_FAULTS = frozenset({"negated key", "key off the curve", "x not below p"})  # a registered set has other keys
 ALGORITHM, CASE = "SM2", "sm2-verify"
 
-Answer = tuple[np.ndarray[Any, np.dtype[np.uint8]], int]  # the bitmap of valid items, and nanoseconds on the device
+
+class Answer(NamedTuple):
+    """What a batch came to, in so far as it is recorded."""
+
+    valid: np.ndarray[Any, np.dtype[np.uint8]]  # a bitmap
+    device_ns: int
+    device: str
 
 
 @contextmanager
@@ -70,7 +77,7 @@ def daemon_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], run
 
         def once(batch: Batch = batch) -> Answer:
             result = daemon.core.scheduler.submit(batch, caller="bench").result()
-            return result.valid, result.timings.device_ns
+            return Answer(result.valid, result.timings.device_ns, result.device)
 
         yield _latency(CASE, once, made, info, runs, "daemon", ())
     yield _enrolled(daemon, info, sizes[-1], runs)
@@ -105,7 +112,7 @@ def _enrolled(daemon: Daemon, info: DeviceInfo, items: int, runs: int) -> Record
 
     def once() -> Answer:
         result = daemon.core.named.submit(batch, caller="bench").result()
-        return result.valid, result.timings.device_ns
+        return Answer(result.valid, result.timings.device_ns, result.device)
 
     before = tables.stats()[ALGORITHM].hits
     record = _latency(f"{CASE}-enrolled", once, made, info, runs, "daemon", (), {"enrolled_keys": len(rows)})
@@ -125,7 +132,7 @@ def e2e_records(daemon: Daemon, info: DeviceInfo, sizes: tuple[int, ...], batch:
 
             def once(request: Any = request) -> Answer:
                 answer = stub.Verify(request)
-                return np.frombuffer(answer.valid, np.uint8), int(answer.timings.device_ns)
+                return Answer(np.frombuffer(answer.valid, np.uint8), answer.timings.device_ns, answer.device)
 
             yield _latency(CASE, once, made, info, runs, "grpc", ("gRPC",))
         made = make_signatures(ALGORITHM, min(batch, 1 << 16), fault_share=0.01).tiled(batch)
@@ -168,18 +175,26 @@ def _latency(
     more: tuple[str, ...],
     settings: dict[str, str | int | float] | None = None,
 ) -> Record:
-    """`once` runs the batch; records have the median of its seconds on the device and of the rest, too."""
-    seconds, on_device = [], []
+    """`once` runs the batch; records have the median of its seconds on the device and of the rest, too, and which
+    device took most of the runs: the router chooses it."""
+    seconds, on_device, devices = [], [], Counter[str]()
     for run in range(runs // 4 + runs):  # a daemon that has served nothing yet is slower
         started = time.perf_counter()
-        valid, device_ns = once()
+        answer = once()
         took = time.perf_counter() - started
-        _check_bits(valid, made)
+        _check_bits(answer.valid, made)
         if run >= runs // 4:
             seconds.append(took)
-            on_device.append(device_ns / 1e9)
+            on_device.append(answer.device_ns / 1e9)
+            devices[answer.device] += 1
     beside = statistics.median(whole - part for whole, part in zip(seconds, on_device, strict=True))
-    settings = {**(settings or {}), "device_s": statistics.median(on_device), "beside_s": beside}
+    (served_on, _), *_ = devices.most_common()
+    settings = {
+        **(settings or {}),
+        "served_on": served_on,
+        "device_s": statistics.median(on_device),
+        "beside_s": beside,
+    }
     name = f"{case}-{made.items}-latency-{where}{_suffix(info)}"
     includes = (*_path(info), *more)
     return Record.of_times(
