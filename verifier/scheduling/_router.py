@@ -117,15 +117,17 @@ class Router:
             return []
         best_delay, best_cost, best_id = models[0]
         alone = Share(best_id, units, best_delay + units * best_cost.per_unit)
-        if units < 2 * _LEAST_UNITS:
+        least = max(_LEAST_UNITS, _LEAST_SHARE * units)
+        # In that time none of the others would do enough of it to be worth it; most batches end here.
+        if all((alone.done_s - delay) / cost.per_unit < least for delay, cost, _ in models[1:]):
             return [alone]
         taking = sorted(models, key=lambda model: model[0])
         while len(taking) > 1:
             rate = sum(1 / cost.per_unit for _, cost, _ in taking)
             done = (units + sum(delay / cost.per_unit for delay, cost, _ in taking)) / rate
             parts = [((done - delay) / cost.per_unit, device_id) for delay, cost, device_id in taking]
-            least, device_id = min(parts)
-            if least >= max(_LEAST_UNITS, _LEAST_SHARE * units):
+            smallest, device_id = min(parts)
+            if smallest >= least:
                 if done >= alone.done_s:  # the fastest was left out on the way here
                     break
                 return [Share(name, round(part), done) for part, name in sorted(parts, reverse=True)]

@@ -22,6 +22,7 @@ __all__ = ["Metrics", "MetricsServer"]
 
 _FIRST_MALFORMED = 16
 _MOST_PUT_OFF = 64  # counts
+_FEW = 16384  # items, whose bitmaps and codes are 20 KB
 _LONG_BITMAP = 2048  # bytes: from here on numpy counts faster
 _SECONDS = (25e-6, 1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 2, 5, 10)
 _ITEMS = tuple(float(1 << exponent) for exponent in range(0, 21, 2))
@@ -196,21 +197,17 @@ class Metrics:
 
     def answered(self, plugin: str, result: BatchResult) -> None:
         """A request has its result."""
-        decided = _ones(result.decided)
-        valid = _ones(result.valid & result.decided)
-        malformed = int(np.count_nonzero(result.codes >= _FIRST_MALFORMED)) if valid < decided else 0
-        counts = {
-            "valid": valid,
-            "invalid": decided - valid - malformed,
-            "malformed": malformed,
-            "undetermined": result.items - decided,
-        }
-        # The numbers alone: nothing may hold on to a result.
+        counts = partial(_verdicts, result.items, result.valid, result.decided, result.codes)
+        if result.items > _FEW or result.codes.base is not None:
+            # The numbers alone: what is put off may not hold on to much, nor to a whole launch's codes.
+            counts = partial(dict, counts())
         timings = result.timings
         self._later(partial(self._count_answer, plugin, counts, timings.queue_ns / 1e9, timings.total_ns / 1e9))
 
-    def _count_answer(self, plugin: str, counts: dict[str, int], queue_s: float, total_s: float) -> None:
-        for verdict, count in counts.items():
+    def _count_answer(
+        self, plugin: str, counts: Callable[[], dict[str, int]], queue_s: float, total_s: float
+    ) -> None:
+        for verdict, count in counts().items():
             if count > 0:
                 self._labelled(self._items, plugin, verdict).inc(count)
         self._labelled(self._queue_s, plugin).observe(queue_s)
@@ -287,6 +284,19 @@ class Metrics:
     def started(self, seconds: float) -> None:
         """The daemon is ready."""
         self._start_s.set(seconds)
+
+
+def _verdicts(items: int, valid: Bytes, decided: Bytes, codes: Bytes) -> dict[str, int]:
+    """How many items have each verdict."""
+    known = _ones(decided)
+    good = _ones(valid & decided)
+    malformed = int(np.count_nonzero(codes >= _FIRST_MALFORMED)) if good < known else 0
+    return {
+        "valid": good,
+        "invalid": known - good - malformed,
+        "malformed": malformed,
+        "undetermined": items - known,
+    }
 
 
 def _ones(bitmap: Bytes) -> int:
