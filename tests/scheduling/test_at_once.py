@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from _by_hand import HandDevice, Leases, batch
-from _verdicts import assert_right
+from _verdicts import assert_right, assert_undetermined
 from _waiting import until
 
 from verifier.attended import Attended
@@ -95,6 +95,16 @@ def test_a_deadline_before_all_others_is_kept_though_the_device_is_busy(schedule
     device.finish()
     assert_right(first.result(0), [2])
     assert_right(second.result(0), [3])
+
+
+def test_where_no_device_is_up_nobody_waits_for_ever(device):
+    device.die()
+    made = Scheduler([device], Leases(device), SchedulingOptions(unserved_wait_s=0.2))
+    made.start()
+    futures = [made.submit(batch([value])) for value in (2, 3)]
+    for future in futures:
+        assert_undetermined(future.result(60), 1)
+    made.close()
 
 
 def test_a_large_batch_is_handed_over_by_the_threads(scheduler, device, monkeypatch):

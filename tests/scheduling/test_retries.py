@@ -191,10 +191,10 @@ def test_a_batch_that_the_device_refuses_is_not_tried_again(bench):
     assert_undetermined(future.result(0), 1)
 
 
-def test_requests_wait_for_a_device_and_are_undetermined_in_the_end(bench):
+@pytest.mark.parametrize("others", [[HandDevice("cpu:1")], []], ids=["another is up", "none is up"])
+def test_requests_wait_for_a_device_and_are_undetermined_in_the_end(bench, others):
     device = HandDevice("cpu", state=WorkerState.DOWN)
-    other = HandDevice("cpu:1")
-    made = bench(device, other, unserved_wait_s=10.0)
+    made = bench(device, *others, unserved_wait_s=10.0)
     made.leases.active.workers = [device]
     future = made.submit(batch([2]))
     made.clock.now += 9

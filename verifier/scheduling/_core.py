@@ -127,7 +127,8 @@ class Core:
         launch = self._retry(now)
         if launch is not None:
             return launch
-        room = self._any_room(now)
+        # Where no device is up everybody is looked at: they wait for one only so long.
+        room = self._any_room(now) or not self._any_up()
         if not room and not self._any_room(now, urgent=True):
             return None
         given_up = -1
@@ -140,6 +141,9 @@ class Core:
                 if launch is not None:
                     return launch
         return None
+
+    def _any_up(self) -> bool:
+        return any(state.device.state is WorkerState.UP for state in self._devices)
 
     def _any_room(self, now: float, *, urgent: bool = False) -> bool:
         return any(self._devices.has_room(state, now, urgent=urgent) for state in self._devices)
@@ -158,7 +162,7 @@ class Core:
         """Whether `next_launch` might find something now; False: something must happen first, or `next_time` come."""
         if not self.waits:
             return False
-        if self._again or self.unserved or self._any_room(now):
+        if self._again or self.unserved or self._any_room(now) or not self._any_up():
             return True
         return self.backlog.urgent and self._any_room(now, urgent=True)
 
