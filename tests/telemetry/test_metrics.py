@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 from prometheus_client import generate_latest
@@ -47,6 +49,19 @@ def test_what_is_put_off_is_bounded(metrics):
     for _ in range(_metrics._MOST_PUT_OFF):
         answer(metrics)
         assert len(metrics._put_off) <= _metrics._MOST_PUT_OFF
+
+
+@pytest.mark.parametrize("part", [False, True], ids=["a large one", "a part of a launch"])
+def test_what_is_put_off_holds_on_to_no_more_than_a_small_answer(metrics, part):
+    items = 10 if part else _metrics._FEW + 1
+    launch = np.full(2 * items, Code.VALID, np.uint8)
+    codes = launch[:items] if part else launch[:items].copy()
+    bits = np.packbits(codes == Code.VALID, bitorder="little")
+    metrics.answered("sm2", BatchResult(items, bits, bits.copy(), codes))
+    held = [weakref.ref(launch), weakref.ref(codes)]
+    del launch, codes
+    assert [each() for each in held] == [None, None]
+    assert metrics.totals().items == {"valid": items}
 
 
 def test_who_has_time_settles_what_is_put_off(metrics):

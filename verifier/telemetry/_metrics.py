@@ -197,17 +197,15 @@ class Metrics:
 
     def answered(self, plugin: str, result: BatchResult) -> None:
         """A request has its result."""
-        counts = partial(_verdicts, result.items, result.valid, result.decided, result.codes)
-        if result.items > _FEW or result.codes.base is not None:
-            # The numbers alone: what is put off may not hold on to much, nor to a whole launch's codes.
-            counts = partial(dict, counts())
-        timings = result.timings
-        self._later(partial(self._count_answer, plugin, counts, timings.queue_ns / 1e9, timings.total_ns / 1e9))
+        columns = result.items, result.valid, result.decided, result.codes
+        seconds = result.timings.queue_ns / 1e9, result.timings.total_ns / 1e9
+        if result.items <= _FEW and result.codes.base is None:
+            self._later(lambda: self._count_answer(plugin, _verdicts(*columns), *seconds))
+        else:  # the numbers alone: what is put off may not hold on to much, nor to a whole launch's codes
+            self._later(partial(self._count_answer, plugin, _verdicts(*columns), *seconds))
 
-    def _count_answer(
-        self, plugin: str, counts: Callable[[], dict[str, int]], queue_s: float, total_s: float
-    ) -> None:
-        for verdict, count in counts().items():
+    def _count_answer(self, plugin: str, counts: dict[str, int], queue_s: float, total_s: float) -> None:
+        for verdict, count in counts.items():
             if count > 0:
                 self._labelled(self._items, plugin, verdict).inc(count)
         self._labelled(self._queue_s, plugin).observe(queue_s)
