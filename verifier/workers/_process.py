@@ -103,15 +103,13 @@ class Process:
             os.close(memory)
         self._batches, self._urgent = Channel(batches, Answer), Channel(urgent, Answer)
         # Answers to urgent batches are read by a thread of their own: under load those to others wait for each other.
-        self._readers = [
-            Reader(f"{device_id} results", self._batches, self._take, self.lose),
-            Reader(f"{device_id} urgent results", self._urgent, self._take, self.lose),
-        ]
+        self._readers: list[Reader] = []
         try:
-            for reader in self._readers:
-                reader.start()
-        except BaseException:  # no thread is left: nobody would end what was begun
-            self._stopping = True
+            for name, channel in (("results", self._batches), ("urgent results", self._urgent)):
+                self._readers.append(Reader(f"{device_id} {name}", channel, self._take, self.lose))
+                self._readers[-1].start()
+        except BaseException:  # nobody else would end what was begun
+            self._stopping = True  # the reader that there may be takes the end for what it is
             self._popen.kill()
             self._popen.wait()
             self._close()
