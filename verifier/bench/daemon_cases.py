@@ -188,7 +188,7 @@ def _latency(
             on_device.append(answer.device_ns / 1e9)
             devices[answer.device] += 1
     beside = statistics.median(whole - part for whole, part in zip(seconds, on_device, strict=True))
-    (served_on, _), *_ = devices.most_common()
+    ((served_on, _),) = devices.most_common(1)
     settings = {
         **(settings or {}),
         "served_on": served_on,
