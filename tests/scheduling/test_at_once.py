@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -99,12 +100,11 @@ def test_a_deadline_before_all_others_is_kept_though_the_device_is_busy(schedule
 
 def test_where_no_device_is_up_nobody_waits_for_ever(device):
     device.die()
-    made = Scheduler([device], Leases(device), SchedulingOptions(unserved_wait_s=0.2))
-    made.start()
-    futures = [made.submit(batch([value])) for value in (2, 3)]
-    for future in futures:
-        assert_undetermined(future.result(60), 1)
-    made.close()
+    with closing(Scheduler([device], Leases(device), SchedulingOptions(unserved_wait_s=0.2))) as made:
+        made.start()
+        futures = [made.submit(batch([value])) for value in (2, 3)]
+        for future in futures:
+            assert_undetermined(future.result(60), 1)
 
 
 def test_a_large_batch_is_handed_over_by_the_threads(scheduler, device, monkeypatch):

@@ -191,10 +191,10 @@ def test_a_batch_that_the_device_refuses_is_not_tried_again(bench):
     assert_undetermined(future.result(0), 1)
 
 
-@pytest.mark.parametrize("others", [[HandDevice("cpu:1")], []], ids=["another is up", "none is up"])
+@pytest.mark.parametrize("others", [["cpu:1"], []], ids=["another is up", "none is up"])
 def test_requests_wait_for_a_device_and_are_undetermined_in_the_end(bench, others):
     device = HandDevice("cpu", state=WorkerState.DOWN)
-    made = bench(device, *others, unserved_wait_s=10.0)
+    made = bench(device, *map(HandDevice, others), unserved_wait_s=10.0)
     made.leases.active.workers = [device]
     future = made.submit(batch([2]))
     made.clock.now += 9

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 from _toy import VERIFY, check_verify, fixed_batch
+from _waiting import until
 
 from verifier.drivers.fake import Fault
 
@@ -24,10 +25,7 @@ def holding(make_worker, manifest, image, held, **options):
     worker.start()
     worker.load(1, manifest, image)
     first = run(worker)
-    end = time.monotonic() + RESULT_S
-    while not begun.exists():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    until(begun.exists)
     return worker, first
 
 
